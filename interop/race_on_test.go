@@ -1,0 +1,6 @@
+//go:build race
+
+package interop
+
+// raceEnabled tells whether this test binary was built with -race.
+const raceEnabled = true
