@@ -20,14 +20,16 @@ func roundUp(due Time) Time {
 
 // oracle is the wheel's slow and plainly right twin: a slice sorted by due.
 type oracle struct {
-	now Time
-	set []entry
+	now  Time
+	set  []entry
+	sets int
 }
 
 type entry struct {
-	id   int
-	due  Time
-	late bool // due when it was set
+	id     int
+	due    Time
+	late   bool // due when it was set
+	serial int  // tells a timer from the same one set anew for the same instant
 }
 
 func (o *oracle) stop(id int) {
@@ -39,7 +41,8 @@ func (o *oracle) add(id int, due Time) {
 	if due == 0 {
 		return
 	}
-	o.set = append(o.set, entry{id, due, due <= o.now})
+	o.sets++
+	o.set = append(o.set, entry{id, due, due <= o.now, o.sets})
 	slices.SortStableFunc(o.set, func(a, b entry) int { return cmp.Compare(a.due, b.due) })
 }
 
