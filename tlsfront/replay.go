@@ -1,0 +1,154 @@
+package tlsfront
+
+import (
+	"hash/maphash"
+	"math/bits"
+	"sync"
+	"time"
+	"unsafe"
+
+	"mtrelay/clock"
+)
+
+// Numbers of our choosing.
+const (
+	// ReplayEntryLen is the most bytes that a Replay takes per entry: the entry and its share of the table.
+	ReplayEntryLen = int(unsafe.Sizeof(replayEntry{})) + 4*4
+
+	replayShards    = 16   // loops meet here at each accepted hello; so many hardly ever wait
+	minShardEntries = 1024 // fewer would leave too uneven shards
+)
+
+// Replay remembers the hellos that were accepted, exactly, so that none works twice. Safe for concurrent use.
+//
+// A hello is remembered at least until its own stamp plus the window has passed; before that the clock check refuses
+// it. It is forgotten only when its room is needed, the oldest first: the stamp is not covered by the digest, so whoever
+// recorded a hello can give it a fresh stamp later, and only this memory tells.
+//
+// The memory has a fixed size. When it is full of hellos whose window has not passed, new ones are refused: to forget
+// one would let it work again, and nobody without a secret can fill the memory. Full means one shard of 16 is (one of
+// one when there are few entries); hellos spread evenly, so that happens from about nine tenths on.
+type Replay struct {
+	window  int64 // seconds
+	started clock.Unix
+	seed    maphash.Seed
+	shards  []replayShard
+}
+
+type replayShard struct {
+	mu      sync.Mutex
+	entries []replayEntry // ring of n entries, the oldest at first
+	first   int
+	n       int
+	table   []uint32 // hash table with linear probing: index into entries + 1, 0 for none; at most half full
+}
+
+type replayEntry struct {
+	key   [replayKeyLen]byte
+	stamp uint32
+}
+
+// NewReplay returns an empty memory of about maxEntries hellos. window is the clock tolerance of the gates. Hellos
+// stamped before started, when the process began, are refused: they may be known to the process before it. (So a client
+// whose clock is slow waits for its lag after a restart.)
+func NewReplay(window time.Duration, started clock.Unix, maxEntries int) *Replay {
+	shards := 1
+	if maxEntries >= replayShards*minShardEntries {
+		shards = replayShards
+	}
+	r := &Replay{
+		window:  int64((window + time.Second - 1) / time.Second),
+		started: started,
+		seed:    maphash.MakeSeed(),
+		shards:  make([]replayShard, shards),
+	}
+	size := max(1, maxEntries/shards)
+	for i := range r.shards {
+		r.shards[i].entries = make([]replayEntry, size)
+		r.shards[i].table = make([]uint32, 1<<bits.Len(uint(2*size-1)))
+	}
+	return r
+}
+
+// Len returns how many hellos are remembered.
+func (r *Replay) Len() int {
+	n := 0
+	for i := range r.shards {
+		s := &r.shards[i]
+		s.mu.Lock()
+		n += s.n
+		s.mu.Unlock()
+	}
+	return n
+}
+
+// Size returns the bytes that the memory takes, full or empty.
+func (r *Replay) Size() int {
+	s := &r.shards[0]
+	one := len(s.entries)*int(unsafe.Sizeof(replayEntry{})) + len(s.table)*4
+	return len(r.shards) * (one + int(unsafe.Sizeof(replayShard{})))
+}
+
+// admit remembers a hello that passed every other check, or says why it must not be accepted. Test and set are one
+// step: of two copies that arrive at once on two loops, one gets through.
+func (r *Replay) admit(key [replayKeyLen]byte, stamp uint32, wall clock.Unix) Reason {
+	if clock.Unix(stamp) < r.started {
+		return ReasonBeforeStart
+	}
+	hash := r.hash(&key)
+	s := &r.shards[hash%uint64(len(r.shards))]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	slot, found := s.find(&key, hash)
+	if found {
+		return ReasonReplay
+	}
+	if s.n == len(s.entries) {
+		if oldest := &s.entries[s.first]; int64(oldest.stamp)+r.window >= int64(wall) {
+			return ReasonReplayMemoryFull
+		}
+		s.forgetOldest(r)
+		slot, _ = s.find(&key, hash) // forgetting moves slots
+	}
+	i := (s.first + s.n) % len(s.entries)
+	s.entries[i] = replayEntry{key, stamp}
+	s.table[slot] = uint32(i) + 1
+	s.n++
+	return ReasonNone
+}
+
+// hash is seeded per process: whoever holds a secret can choose digests, and must not be able to pile them up in one
+// place of the table.
+func (r *Replay) hash(key *[replayKeyLen]byte) uint64 { return maphash.Bytes(r.seed, key[:]) }
+
+// home is the slot where the search for a hash begins. The low bits choose the shard.
+func (s *replayShard) home(hash uint64) int { return int(hash>>32) & (len(s.table) - 1) }
+
+// find returns the slot that holds key, or the free one where it belongs.
+func (s *replayShard) find(key *[replayKeyLen]byte, hash uint64) (slot int, found bool) {
+	mask := len(s.table) - 1
+	for slot = s.home(hash); s.table[slot] != 0; slot = (slot + 1) & mask {
+		if s.entries[s.table[slot]-1].key == *key {
+			return slot, true
+		}
+	}
+	return slot, false
+}
+
+// forgetOldest frees the oldest entry and its slot. The slots behind it move up where the search for them would end at
+// the gap.
+func (s *replayShard) forgetOldest(r *Replay) {
+	key := &s.entries[s.first].key
+	gap, _ := s.find(key, r.hash(key))
+	mask := len(s.table) - 1
+	for slot := (gap + 1) & mask; s.table[slot] != 0; slot = (slot + 1) & mask {
+		home := s.home(r.hash(&s.entries[s.table[slot]-1].key))
+		if (slot-home)&mask >= (slot-gap)&mask {
+			s.table[gap] = s.table[slot]
+			gap = slot
+		}
+	}
+	s.table[gap] = 0
+	s.first = (s.first + 1) % len(s.entries)
+	s.n--
+}
