@@ -1,0 +1,267 @@
+package relay
+
+import (
+	"time"
+
+	"mtrelay/clock"
+	"mtrelay/tlsfront"
+)
+
+// alertLen is the payload of an encrypted TLS 1.3 alert: two bytes, the content type, the AEAD tag.
+const alertLen = 2 + 1 + 16
+
+// alert says whether the client gets something like a close_notify before our FIN.
+type alert bool
+
+const (
+	withAlert    alert = true
+	withoutAlert alert = false
+)
+
+// Ended tells that one direction of a socket is over.
+func (s *Session) Ended(now clock.Time, at Side, end End, out *Out) {
+	switch s.state {
+	case StateHello, StateDialFront:
+		s.endedEarly(at, end, out)
+	case StateClientInit:
+		s.endedInInit(now, at, end, out)
+	case StateDialDC:
+		if at == Client {
+			s.Hangup(now, out)
+		}
+	case StateRelay, StateFront, StateDrain, StateLinger:
+		s.endedStreaming(now, at, end, out)
+	case StateClosed:
+		s.sides[at].ended = true
+	}
+}
+
+// Hangup tells that the client left, as far as the kernel knows, while it was not being read. Dialling a DC
+// for it is pointless. Dialling the front goes on: what the client sent before is still unread, and the
+// front is to see all of it, then the end.
+func (s *Session) Hangup(_ clock.Time, out *Out) {
+	if s.state == StateDialDC {
+		s.end(ReasonClientGone)
+		s.close(CloseNow, 0, out)
+	}
+}
+
+// endedEarly sends a client to the front that ends its direction before it was judged: what a site
+// answers to half a hello and a FIN, or to a FIN alone, only the site knows. An RST leaves nobody to
+// show an answer to.
+func (s *Session) endedEarly(at Side, end End, out *Out) {
+	c := &s.sides[Client]
+	switch {
+	case at != Client:
+	case s.state == StateHello && end != EndFIN:
+		s.end(ReasonClientGone)
+		s.close(CloseNow, 0, out)
+	case s.state == StateHello:
+		c.ended = true
+		s.refuse(tlsfront.ReasonFIN, out)
+	default: // the front is being dialled and must see it, after the bytes
+		c.ended = true
+		c.broken = c.broken || end != EndFIN
+	}
+}
+
+// passOnEarlyEnd gives the front, just connected, the end of a client that ended before.
+func (s *Session) passOnEarlyEnd(now clock.Time, out *Out) {
+	switch c := s.sides[Client]; {
+	case c.broken:
+		s.endedStreaming(now, Client, EndReset, out)
+	case c.ended:
+		s.endedStreaming(now, Client, EndFIN, out)
+	}
+}
+
+// endedInInit ends a session whose client leaves between our reply and its init. For a site the handshake
+// would not be complete then, and neither nginx nor Go sends an alert in that case.
+func (s *Session) endedInInit(now clock.Time, at Side, end End, out *Out) {
+	switch {
+	case at != Client:
+	case end == EndFIN:
+		s.sides[Client].ended = true
+		s.finish(now, ReasonClientGone, withoutAlert, out)
+	default:
+		s.end(ReasonClientGone)
+		s.close(CloseNow, 0, out)
+	}
+}
+
+// endedStreaming passes the end of one direction on, and leaves the other its time.
+func (s *Session) endedStreaming(now clock.Time, at Side, end End, out *Out) {
+	d := &s.sides[at]
+	if end == EndWrite {
+		d.broken, d.shut = true, true
+	} else {
+		d.ended = true
+	}
+	reset := end == EndReset || d.broken && d.ended
+	if d.ended {
+		s.end(endReason(at, reset))
+	}
+	switch {
+	case s.fronted && reset:
+		s.resetOther(now, at, out)
+		return
+	case reset:
+		d.shut = true
+	}
+	if d.ended {
+		s.shut(1-at, withAlert, out)
+	}
+	s.settle(now, out)
+}
+
+func endReason(at Side, reset bool) Reason {
+	switch {
+	case at == Client && reset:
+		return ReasonClientReset
+	case at == Client:
+		return ReasonClientClosed
+	case reset:
+		return ReasonUpstreamReset
+	}
+	return ReasonUpstreamClosed
+}
+
+// resetOther passes the RST of one side of a front's connection on. It ends both directions at once, as
+// it does between a client and the site itself.
+func (s *Session) resetOther(now clock.Time, at Side, out *Out) {
+	over := side{ended: true, shut: true}
+	if other := s.sides[1-at]; !other.ended || !other.shut {
+		out.ResetClient, out.ResetUpstream = at == Upstream, at == Client
+	}
+	s.sides = [2]side{over, over}
+	s.close(CloseDrained, now.Add(s.env.Idle), out)
+}
+
+// shut ends the direction toward at, if it is still open. A relayed client gets what a site that closes
+// would send first.
+func (s *Session) shut(at Side, say alert, out *Out) {
+	if s.sides[at].shut {
+		return
+	}
+	s.sides[at].shut = true
+	if at == Upstream {
+		out.ShutUpstream = true
+		return
+	}
+	out.ShutClient = true
+	if bool(say) && !s.fronted {
+		s.appendAlert(out)
+	}
+}
+
+// appendAlert adds the record that an encrypted close_notify would be: one of 19 bytes that nobody without
+// the keys can tell from random ones.
+func (s *Session) appendAlert(out *Out) {
+	env := s.env
+	if len(out.Client) == 0 {
+		out.Client = env.out[:0]
+	}
+	var b [tlsfront.RecordHeaderLen + alertLen]byte
+	header(b[:], alertLen)
+	readRandom(env.Rand, b[tlsfront.RecordHeaderLen:])
+	env.out = append(out.Client, b[:]...)
+	out.Client = env.out
+}
+
+// settle enters the state that follows from what is over.
+func (s *Session) settle(now clock.Time, out *Out) {
+	c, u := s.sides[Client], s.sides[Upstream]
+	switch {
+	case c.ended && u.ended:
+		s.close(CloseDrained, now.Add(s.env.Idle), out)
+	case (c.ended || u.shut) && (u.ended || c.shut):
+		s.linger(now)
+	case s.state != StateDrain && (c.ended || u.ended || c.shut || u.shut):
+		s.state = StateDrain
+		s.active = now
+		s.deadline = now.Add(s.patience())
+	}
+}
+
+// linger discards what still comes. Closing at once, with bytes unread, would make the kernel send RST and
+// destroy what the client has not received yet. The time is absolute: nothing that is discarded is worth
+// waiting for longer.
+func (s *Session) linger(now clock.Time) {
+	if s.state == StateLinger {
+		return
+	}
+	s.state = StateLinger
+	s.deadline = now.Add(s.env.Linger)
+	s.dropOpening()
+	s.up, s.down = recoder{}, nil
+}
+
+// patience is how long the session may be silent in its present state.
+func (s *Session) patience() time.Duration {
+	if s.state == StateDrain && !s.fronted {
+		return s.env.Linger
+	}
+	return s.env.Idle
+}
+
+// finish ends the session from our side, as a site would: FIN to both, then linger.
+func (s *Session) finish(now clock.Time, why Reason, say alert, out *Out) {
+	s.end(why)
+	s.shut(Client, say, out)
+	s.shut(Upstream, say, out)
+	s.dropOpening()
+	s.settle(now, out)
+}
+
+// Expire is called at or after Deadline.
+func (s *Session) Expire(now clock.Time, out *Out) {
+	if s.deadline == 0 || now < s.deadline {
+		return
+	}
+	switch s.state {
+	case StateHello:
+		s.refuse(tlsfront.ReasonTimer, out)
+	case StateClientInit:
+		s.finish(now, ReasonHandshakeTimeout, withoutAlert, out)
+	case StateRelay, StateFront, StateDrain:
+		s.expireStreaming(now, out)
+	case StateLinger:
+		// Bytes that are still queued for the client may take longer than this.
+		s.close(CloseDrained, now.Add(s.env.Idle), out)
+	case StateClosed:
+		s.close(CloseNow, 0, out)
+	}
+}
+
+// expireStreaming ends a session that was silent for too long. Activity only stores its instant, so what
+// comes here is mostly a session that is alive: then the deadline moves.
+func (s *Session) expireStreaming(now clock.Time, out *Out) {
+	if due := s.active.Add(s.patience()); due > now {
+		s.deadline = due
+		return
+	}
+	if s.state != StateDrain {
+		s.finish(now, ReasonIdle, withAlert, out)
+		return
+	}
+	s.reason = ReasonLingerTimeout
+	s.shut(Client, withAlert, out)
+	s.shut(Upstream, withAlert, out)
+	s.close(CloseDrained, now.Add(s.env.Idle), out)
+}
+
+// end notes why the session ends; the first cause counts.
+func (s *Session) end(why Reason) {
+	if s.reason == ReasonNotEnded {
+		s.reason = why
+	}
+}
+
+// close asks the loop to close. until bounds CloseDrained: a peer that has not taken its last bytes by
+// then is not going to.
+func (s *Session) close(when Close, until clock.Time, out *Out) {
+	s.state, s.deadline = StateClosed, until
+	out.Close = when
+	s.dropOpening()
+	s.up, s.down = recoder{}, nil
+}

@@ -1,0 +1,220 @@
+// Package relay is the session of one proxied connection: a state machine that is fed bytes, events and
+// instants and says what to write, to dial, to shut and to close. It opens no socket and reads no clock.
+//
+//	accepted ─► Hello ─► ClientInit ─► DialDC ─► Relay ─► Drain ─► Linger ─► Closed
+//	              └────► DialFront ─► Front ─────────────┘
+//
+// Whoever does not prove to hold a secret is spliced to a front with every byte it sent (hello.go, front.go).
+// Whoever does is answered, names a DC in its init (init.go, obfuscated2.go), and is relayed to it:
+// uplink.go strips TLS records and re-encrypts, downlink.go wraps what the DC sends into records.
+// ending.go decides all that follows from a FIN, an RST, a failed write or a timer.
+//
+// Start with [Session]. Nothing here is safe for concurrent use: a session and its [Env] belong to one loop.
+package relay
+
+import (
+	"time"
+
+	"mtrelay/clock"
+	"mtrelay/tlsfront"
+)
+
+// streaming is what Want gives for a side that is to be read as fast as the other side takes it.
+const streaming = 1 << 20
+
+// Session is one proxied connection. It is meant to lie by value inside the loop's own struct: thousands
+// of idle ones are what the proxy's memory consists of, so it is small, and whatever is needed for a moment
+// only hangs on a pointer. It must not be copied after Start.
+//
+// The loop reads a side only while Want asks for it, calls the method that fits what happened, carries out
+// Out, and calls Expire when Deadline has come.
+type Session struct {
+	env      *Env
+	opening  *opening // until the upstream is connected
+	deadline clock.Time
+	active   clock.Time // when a byte was last delivered; looked at when the deadline comes
+	up       recoder
+	down     *recoder // nil in pass-through
+	deframer tlsfront.Deframer
+	sides    [2]side
+	dc       int16
+	mss      uint16
+	secret   int32
+	state    State
+	verdict  tlsfront.Verdict
+	refusal  tlsfront.Reason
+	reason   Reason
+	fronted  bool
+	scanning bool // the ClientHello is whole, not all secrets are tried
+}
+
+// side is what is over on one socket.
+type side struct {
+	ended  bool // nothing more comes from it, or there is no such socket yet
+	shut   bool // nothing more goes to it: it got our FIN, or it does not take bytes any more
+	broken bool // a write to it failed: its FIN, when read, stands for an RST
+}
+
+// Start begins the session of a client that was accepted just now. mss is the client's TCP_MAXSEG, 0 if
+// unknown. env must outlive the session.
+func (s *Session) Start(env *Env, now clock.Time, mss int, _ *Out) {
+	*s = Session{
+		env:      env,
+		deadline: now.Add(env.Handshake),
+		active:   now,
+		mss:      uint16(max(0, min(mss, 1<<16-1))),
+		secret:   -1,
+	}
+	s.sides[Upstream] = side{ended: true, shut: true}
+}
+
+// Want returns how many bytes the session would take from each side now. 0 pauses that side.
+func (s *Session) Want() (client, upstream int) {
+	switch s.state {
+	case StateHello:
+		return s.wantHello(), 0
+	case StateClientInit:
+		return s.wantInit(), 0
+	case StateDialDC, StateDialFront:
+		return 0, 0
+	}
+	return s.sides[Client].want(), s.sides[Upstream].want()
+}
+
+func (d *side) want() int {
+	if d.ended {
+		return 0
+	}
+	return streaming
+}
+
+// Client takes p, bytes read from the client, at most what Want asked for. p is borrowed for the call and
+// changed in place; Out.Upstream may point into it.
+func (s *Session) Client(now clock.Time, p []byte, out *Out) {
+	switch s.state {
+	case StateHello:
+		s.feedHello(now, p, out)
+	case StateClientInit:
+		s.feedInit(now, p, out)
+	case StateRelay, StateFront, StateDrain:
+		if s.sides[Upstream].shut {
+			return // discarded
+		}
+		s.active = now
+		if s.fronted {
+			out.Upstream = p
+		} else {
+			s.uplink(now, p, out)
+		}
+	}
+}
+
+// UpstreamBuffers appends to dst the parts of scratch that the upstream's next bytes are to be read into,
+// in this order, at most limit bytes in total. For a relayed session they are the payloads of full TLS
+// records with room for a header before each, so that the bytes need not be moved; a limit that is a multiple
+// of tlsfront.FullRecord is best, as a smaller one makes a smaller record.
+func (s *Session) UpstreamBuffers(scratch []byte, limit int, dst [][]byte) [][]byte {
+	if s.delivering() && !s.fronted {
+		return recordBuffers(scratch, limit, dst)
+	}
+	return append(dst, scratch[:min(limit, len(scratch))])
+}
+
+// Upstream takes n bytes that were read from the upstream into what UpstreamBuffers returned for the
+// same scratch. Out.Client points into scratch.
+func (s *Session) Upstream(now clock.Time, scratch []byte, n int, out *Out) {
+	if n == 0 || !s.delivering() {
+		return
+	}
+	s.active = now
+	if s.fronted {
+		out.Client = scratch[:n]
+	} else {
+		out.Client = s.downlink(scratch, n)
+	}
+}
+
+// delivering reports whether the upstream's bytes go to the client rather than nowhere.
+func (s *Session) delivering() bool {
+	switch s.state {
+	case StateRelay, StateFront, StateDrain:
+		return !s.sides[Client].shut
+	}
+	return false
+}
+
+// Dialed tells how the dial that Out.Dial asked for went.
+func (s *Session) Dialed(now clock.Time, ok bool, out *Out) {
+	switch {
+	case s.state != StateDialDC && s.state != StateDialFront:
+	case ok:
+		s.connected(now, out)
+	case s.fronted:
+		// What a balancer does whose site is down: the client was accepted, so it is too late to refuse it as a
+		// host without a site would, and closing at once would send FIN or RST depending on whether
+		// unread bytes are left. Hence FIN without a byte, and the linger that keeps RST away.
+		s.finish(now, ReasonFrontUnreachable, withoutAlert, out)
+	default:
+		s.finish(now, ReasonDCUnreachable, withAlert, out)
+	}
+}
+
+// connected sends the upstream what was held for it: our init, or all that a stranger has said.
+func (s *Session) connected(now clock.Time, out *Out) {
+	s.sides[Upstream] = side{}
+	s.active = now
+	s.deadline = now.Add(s.env.Idle)
+	out.Upstream = s.takeHeld()
+	if s.fronted {
+		s.state = StateFront
+		s.passOnEarlyEnd(now, out)
+	} else {
+		s.state = StateRelay
+	}
+}
+
+// Continue goes on with what Out.Again announced.
+func (s *Session) Continue(now clock.Time, out *Out) {
+	if s.state == StateHello && s.scanning {
+		s.judge(now, out)
+	}
+}
+
+// Deadline returns the instant at which Expire is due, 0 when none. While dialling there is none: the loop
+// bounds its attempts itself. Activity does not move it.
+func (s *Session) Deadline() clock.Time { return s.deadline }
+
+// Release gives back what the session holds; the loop has closed it.
+func (s *Session) Release() {
+	s.dropOpening()
+	s.up, s.down = recoder{}, nil
+	s.state, s.deadline = StateClosed, 0
+}
+
+// State returns where the session stands.
+func (s *Session) State() State { return s.state }
+
+// Verdict returns what the ClientHello was found to be, once Out.Judged was set; tlsfront.More before.
+func (s *Session) Verdict() tlsfront.Verdict { return s.verdict }
+
+// FrontReason returns why the client was sent to the front.
+func (s *Session) FrontReason() tlsfront.Reason { return s.refusal }
+
+// Secret returns the index of the secret whose digest the ClientHello carried, even if it was refused
+// for another reason; -1 if none.
+func (s *Session) Secret() int { return int(s.secret) }
+
+// Skew returns the client's clock minus ours if Secret is one; only in the call that set Out.Judged and
+// before the dial that it asked for is over.
+func (s *Session) Skew() time.Duration {
+	if s.opening == nil {
+		return 0
+	}
+	return s.opening.hello.Skew()
+}
+
+// DC returns the id that the client named, 0 before it did.
+func (s *Session) DC() int { return int(s.dc) }
+
+// EndReason returns why the session ended.
+func (s *Session) EndReason() Reason { return s.reason }
