@@ -93,8 +93,8 @@ func (g *Gate) appendFlight(dst []byte, h *Hello) []byte {
 	if h.offer.suite == suiteAES256GCM {
 		n += 48 - 32
 	}
-	var coins [1]byte
-	fill(g.rnd, coins[:])
+	coins := g.sum[:1]
+	fill(g.rnd, coins)
 	n += bits.OnesCount8(coins[0] & 3)
 
 	start := len(dst)

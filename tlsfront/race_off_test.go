@@ -1,0 +1,5 @@
+//go:build !race
+
+package tlsfront
+
+const raceEnabled = false
