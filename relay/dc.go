@@ -46,26 +46,26 @@ type DCTable struct {
 func NewDCTable(overrides map[int][]netip.AddrPort, star []netip.AddrPort, prefer Prefer, fallback bool) *DCTable {
 	t := &DCTable{
 		lines:    make(map[int][]netip.AddrPort, len(overrides)),
-		star:     prefer.arrange(star),
+		star:     prefer.Arrange(star),
 		builtin:  make(map[int][]netip.AddrPort, len(builtinDCs)),
 		fallback: fallback,
 	}
 	for id, line := range overrides {
-		t.lines[id] = prefer.arrange(line)
+		t.lines[id] = prefer.Arrange(line)
 	}
 	for id, texts := range builtinDCs {
 		list := make([]netip.AddrPort, len(texts))
 		for i, text := range texts {
 			list[i] = netip.MustParseAddrPort(text)
 		}
-		t.builtin[id] = prefer.arrange(list)
+		t.builtin[id] = prefer.Arrange(list)
 	}
 	return t
 }
 
-// arrange returns a copy of list in which the preferred family comes first and an unwanted one is left
+// Arrange returns a copy of list in which the preferred family comes first and an unwanted one is left
 // out; within a family the order stays.
-func (p Prefer) arrange(list []netip.AddrPort) []netip.AddrPort {
+func (p Prefer) Arrange(list []netip.AddrPort) []netip.AddrPort {
 	var v4, v6 []netip.AddrPort
 	for _, a := range list {
 		if a.Addr().Unmap().Is4() {

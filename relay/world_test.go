@@ -1,0 +1,289 @@
+package relay
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"net/netip"
+	"testing"
+	"time"
+
+	"mtrelay/clock"
+	"mtrelay/relay/chunk"
+	"mtrelay/tlsfront"
+)
+
+// world is a loop without sockets around one session: two byte queues per side, moved by the test, under
+// the contract that Session's comments state. Whatever a call returned is copied out and overwritten
+// before the next, so that anything that still points into it shows.
+type world struct {
+	t       testing.TB
+	s       Session
+	env     Env
+	now     clock.Time
+	scratch []byte
+	peers   [2]peer
+	pending Dial // under way
+	again   bool
+	close   Close
+	judged  int
+	last    Out // of the last call; its slices are no longer valid
+	limit   int // of one read
+}
+
+// peer is the other end of one socket.
+type peer struct {
+	there bool
+
+	in       []byte // sent by the peer, not read by us
+	inEnd    End    // what follows in
+	hasEnd   bool
+	endRead  bool
+	deaf     bool // our next write fails
+	reported bool
+
+	queue       []byte // written by us, not taken by the kernel
+	got         []byte // arrived at the peer
+	full        bool   // the kernel takes nothing
+	wantFIN     bool
+	wantRST     bool
+	gotFIN, rst bool
+}
+
+const (
+	testHandshake = 10 * time.Second
+	testIdle      = 5 * time.Minute
+	testLinger    = 30 * time.Second
+)
+
+var dcAddr = netip.MustParseAddrPort("127.0.0.1:17001")
+
+// newWorld accepts a client. Its secrets are those given; fronts are their hosts, in order.
+func newWorld(t testing.TB, wall clock.Unix, secrets ...tlsfront.Secret) *world {
+	w := &world{t: t, now: 1e9, scratch: make([]byte, 64<<10), limit: 64 << 10}
+	var hosts []string
+	for _, s := range secrets {
+		hosts = append(hosts, s.Host)
+	}
+	w.env = Env{
+		Gate:      tlsfront.NewGate(secrets, 2*time.Minute, nil, rand.NewChaCha8([32]byte{'g'})),
+		Secrets:   secrets,
+		Chunks:    new(chunk.Pool),
+		DCs:       NewDCTable(map[int][]netip.AddrPort{2: {dcAddr}, -4: {dcAddr}}, nil, PreferIPv4, false),
+		Fronts:    NewFronts(hosts, 0),
+		Rand:      rand.NewChaCha8([32]byte{'r'}),
+		Wall:      wall,
+		Handshake: testHandshake,
+		Idle:      testIdle,
+		Linger:    testLinger,
+	}
+	w.peers[Client].there = true
+	w.call(func(out *Out) { w.s.Start(&w.env, w.now, 1460, out) })
+	return w
+}
+
+// call makes one call into the session and carries out what it decided.
+func (w *world) call(f func(out *Out)) {
+	w.t.Helper()
+	var out Out
+	f(&out)
+	w.carryOut(&out)
+	w.last = out
+	for _, b := range [][]byte{w.scratch, w.env.out[:cap(w.env.out)]} {
+		for i := range b {
+			b[i] = 0xa5
+		}
+	}
+	w.invariants()
+}
+
+func (w *world) carryOut(out *Out) {
+	w.write(Client, out.Client, out.ShutClient, out.ResetClient)
+	w.write(Upstream, out.Upstream, out.ShutUpstream, out.ResetUpstream)
+	w.again = w.again || out.Again
+	if out.Judged {
+		w.judged++
+	}
+	if out.Dial != DialNone {
+		if w.pending != DialNone || w.peers[Upstream].there {
+			w.t.Fatal("a second dial")
+		}
+		w.pending = out.Dial
+	}
+	w.close = max(w.close, out.Close)
+}
+
+func (w *world) write(to Side, b []byte, fin, rst bool) {
+	p := &w.peers[to]
+	if (len(b) > 0 || fin || rst) && !p.there {
+		w.t.Fatalf("%d bytes, FIN %v, RST %v for a side that is not there", len(b), fin, rst)
+	}
+	if (len(b) > 0 || fin) && p.wantFIN {
+		w.t.Fatalf("%d bytes, FIN %v after FIN", len(b), fin)
+	}
+	p.queue = append(p.queue, b...)
+	p.wantFIN = p.wantFIN || fin
+	p.wantRST = p.wantRST || rst
+	if !p.full {
+		w.flush(to, 1<<30)
+	}
+}
+
+// flush lets the kernel take n bytes that are queued for a side.
+func (w *world) flush(to Side, n int) {
+	p := &w.peers[to]
+	n = min(n, len(p.queue))
+	if p.deaf { // dropped
+		p.queue = nil
+		return
+	}
+	p.got = append(p.got, p.queue[:n]...)
+	if p.queue = p.queue[n:]; len(p.queue) == 0 {
+		p.gotFIN, p.rst = p.wantFIN, p.wantRST
+	}
+}
+
+// fail makes writing to a side fail, and tells the session once.
+func (w *world) fail(at Side) {
+	p := &w.peers[at]
+	if !p.there || p.reported || w.close == CloseNow {
+		return
+	}
+	p.deaf, p.reported, p.queue = true, true, nil
+	w.call(func(out *Out) { w.s.Ended(w.now, at, EndWrite, out) })
+}
+
+// read reads a side once if the contract allows it, and reports whether it did.
+func (w *world) read(at Side) bool {
+	w.t.Helper()
+	p, other := &w.peers[at], &w.peers[1-at]
+	client, upstream := w.s.Want()
+	want := client
+	if at == Upstream {
+		want = upstream
+	}
+	if want == 0 || !p.there || p.endRead || len(other.queue) > 0 || w.close == CloseNow {
+		return false
+	}
+	if want = min(want, w.limit); len(p.in) == 0 {
+		if !p.hasEnd {
+			return false
+		}
+		p.endRead = true
+		w.call(func(out *Out) { w.s.Ended(w.now, at, p.inEnd, out) })
+		return true
+	}
+	if at == Client {
+		buf := w.scratch[:min(want, len(w.scratch))]
+		n := copy(buf, p.in)
+		p.in = p.in[n:]
+		w.call(func(out *Out) { w.s.Client(w.now, buf[:n], out) })
+		return true
+	}
+	w.readUpstream(want)
+	return true
+}
+
+func (w *world) readUpstream(want int) {
+	p := &w.peers[Upstream]
+	n, room := 0, 0
+	for _, buf := range w.s.UpstreamBuffers(w.scratch, want, make([][]byte, 0, 8)) {
+		k := copy(buf, p.in[n:])
+		n, room = n+k, room+len(buf)
+	}
+	if room > want {
+		w.t.Fatalf("buffers for %d bytes, limit %d", room, want)
+	}
+	p.in = p.in[n:]
+	w.call(func(out *Out) { w.s.Upstream(w.now, w.scratch, n, out) })
+}
+
+// run lets everything happen that can happen without time passing.
+func (w *world) run() {
+	w.t.Helper()
+	for moved := true; moved; {
+		moved = w.read(Upstream)
+		moved = w.read(Client) || moved
+		moved = w.goOn() || moved
+	}
+}
+
+func (w *world) goOn() bool {
+	if !w.again || w.close == CloseNow {
+		return false
+	}
+	w.again = false
+	w.call(func(out *Out) { w.s.Continue(w.now, out) })
+	return true
+}
+
+// send has a peer send b, and everything happen that follows.
+func (w *world) send(from Side, b []byte) {
+	w.t.Helper()
+	w.peers[from].in = append(w.peers[from].in, b...)
+	w.run()
+}
+
+// end has a peer send its FIN or RST.
+func (w *world) end(from Side, how End) {
+	w.t.Helper()
+	w.peers[from].hasEnd, w.peers[from].inEnd = true, how
+	w.run()
+}
+
+func (w *world) dialed(ok bool) {
+	w.t.Helper()
+	if w.pending == DialNone || w.close == CloseNow {
+		w.t.Fatal("no dial under way")
+	}
+	w.pending = DialNone
+	w.peers[Upstream].there = ok
+	w.call(func(out *Out) { w.s.Dialed(w.now, ok, out) })
+	w.run()
+}
+
+// wait lets time pass up to the deadline, and lets it come.
+func (w *world) wait() {
+	w.t.Helper()
+	due := w.s.Deadline()
+	if due == 0 {
+		w.t.Fatal("nothing to wait for")
+	}
+	w.now = max(w.now, due)
+	w.call(func(out *Out) { w.s.Expire(w.now, out) })
+	w.run()
+}
+
+// invariants hold after every call.
+func (w *world) invariants() {
+	w.t.Helper()
+	client, upstream := w.s.Want()
+	if client < 0 || upstream < 0 || client > streaming || upstream > streaming {
+		w.t.Fatalf("wants %d, %d", client, upstream)
+	}
+	if o := w.s.opening; o != nil && len(o.held) > tlsfront.MaxHello {
+		w.t.Fatalf("%d bytes held", len(o.held))
+	}
+	if taken := w.env.Chunks.Taken(); taken > 1 || taken > 0 && w.s.opening == nil {
+		w.t.Fatalf("%d chunks taken", taken)
+	}
+	if s := w.s.State(); s != StateDialDC && s != StateDialFront && w.s.Deadline() == 0 && w.close != CloseNow {
+		w.t.Fatalf("no deadline in %v", s)
+	}
+	if closed := w.s.State() == StateClosed; closed != (w.close != CloseNone) {
+		w.t.Fatalf("state %v, close %d", w.s.State(), w.close)
+	}
+}
+
+func (w *world) expect(state State, reason Reason) {
+	w.t.Helper()
+	if w.s.State() != state || w.s.EndReason() != reason {
+		w.t.Fatalf("state %v (%v), want %v (%v)", w.s.State(), w.s.EndReason(), state, reason)
+	}
+}
+
+func (w *world) expectGot(at Side, want []byte) {
+	w.t.Helper()
+	if got := w.peers[at].got; !bytes.Equal(got, want) {
+		w.t.Fatalf("side %d got %d bytes, want %d (or other ones):\n% .80x\n% .80x", at, len(got), len(want), got, want)
+	}
+}
