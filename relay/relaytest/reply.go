@@ -83,14 +83,17 @@ func checkReply(reply, hello []byte, key [16]byte) error {
 		return fmt.Errorf("first record: %w", err)
 	}
 	ccs, rest, err := cutRecord(rest, typeChangeCipherSpec)
-	if err != nil || !bytes.Equal(ccs, []byte{1}) {
-		return fmt.Errorf("second record: % x: %w", ccs, errors.Join(err, errors.New("not a ChangeCipherSpec")))
+	if err != nil {
+		return fmt.Errorf("second record: %w", err)
 	}
 	data, rest, err := cutRecord(rest, typeApplicationData)
-	if err != nil || len(data) == 0 || len(rest) != 0 {
-		return fmt.Errorf("third record: %d bytes, %d behind it: %w", len(data), len(rest), errors.Join(err, errExtra))
+	if err != nil {
+		return fmt.Errorf("third record: %w", err)
 	}
-	if len(server) > iosMaxRecord || len(data) > iosMaxRecord {
+	if !bytes.Equal(ccs, []byte{1}) || len(rest) != 0 {
+		return fmt.Errorf("ChangeCipherSpec % x, %d bytes behind the third record", ccs, len(rest))
+	}
+	if len(server) > iosMaxRecord || len(data) > iosMaxRecord || len(data) == 0 {
 		return fmt.Errorf("records of %d and %d bytes", len(server), len(data))
 	}
 	if err := checkDigest(reply, hello, key); err != nil {
