@@ -1,0 +1,73 @@
+# Two commands are enough: `make run` starts the proxy, `make test` runs every test.
+
+GO          ?= go
+VERSION     ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+LDFLAGS     := -X main.version=$(VERSION)
+STATICCHECK := $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2
+BENCHSTAT   := $(GO) run golang.org/x/perf/cmd/benchstat@latest
+FUZZTIME    ?= 60s
+
+.DEFAULT_GOAL := build
+.PHONY: help build run check vet lint fmt test test-deps unit race interop cover fuzz bench golden release clean
+
+help: ## print this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+build: ## build ./proxy
+	$(GO) build -ldflags '$(LDFLAGS)' -o proxy .
+
+run: build config.toml ## build, write config.toml if there is none, start the proxy and print the link
+	./proxy run --links config.toml
+
+config.toml:
+	umask 077; ./proxy generate-secret --config $(or $(FRONT),www.debian.org) > $@.new && mv $@.new $@
+
+check: fmt vet lint race ## what a change must pass
+
+fmt:
+	@out=$$(gofmt -l .); test -z "$$out" || { echo "not gofmt-ed: $$out"; exit 1; }
+
+vet:
+	$(GO) vet ./...
+	cd interop && $(GO) vet ./...
+
+lint:
+	$(STATICCHECK) ./...
+	cd interop && $(STATICCHECK) ./...
+
+test: test-deps unit race interop ## install what the tests need, run every test
+
+test-deps:
+	sh interop/install.sh
+
+unit:
+	$(GO) test ./...
+
+race:
+	$(GO) test -race ./...
+
+interop:
+	cd interop && $(GO) test -count=1 -timeout 10m ./...
+
+cover: ## coverage of the unit tests
+	$(GO) test -coverprofile=cover.out ./... && $(GO) tool cover -func=cover.out | tail -1
+
+fuzz: ## every fuzz target for FUZZTIME
+	@for p in $$($(GO) list ./...); do \
+		for f in $$($(GO) test -list '^Fuzz' $$p | grep '^Fuzz'); do \
+			$(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) $$p || exit 1; \
+		done; \
+	done
+
+bench: ## ten runs of every benchmark; compare two files with benchstat
+	$(GO) test -run '^$$' -bench . -benchmem -count 10 ./... | tee bench.txt
+	$(BENCHSTAT) bench.txt
+
+golden: ## rewrite the golden files; review the diff
+	$(GO) test ./... -update
+
+release: ## a reproducible build
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w $(LDFLAGS)' -o proxy .
+
+clean:
+	rm -f proxy bench.txt cover.out

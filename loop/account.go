@@ -1,0 +1,80 @@
+package loop
+
+import (
+	"mtrelay/relay"
+	"mtrelay/stats"
+	"mtrelay/tlsfront"
+)
+
+// What a pair counts and logs about its session.
+
+// StatsLabels returns the closed sets of labels that the loops count by.
+func StatsLabels() stats.Labels {
+	l := stats.Labels{DCs: relay.DCLabels()}
+	for _, s := range relay.States() {
+		l.States = append(l.States, s.String())
+	}
+	for r := range tlsfront.NumReasons {
+		l.FrontReasons = append(l.FrontReasons, r.String())
+	}
+	for _, r := range relay.Reasons() {
+		l.EndReasons = append(l.EndReasons, r.String())
+	}
+	l.FrontReasons[tlsfront.ReasonNone] = "" // not shown
+	l.EndReasons[relay.ReasonNotEnded] = ""
+	return l
+}
+
+// track moves the pair to its session's state in the counters.
+func (p *pair) track() {
+	if state := p.session.State(); state != p.state {
+		p.loop.opts.Stats.Move(int(p.state), int(state))
+		p.state = state
+	}
+}
+
+// counted returns the counters of the pair's upstream.
+func (p *pair) counted() *stats.Upstream {
+	if p.fronted {
+		return &p.loop.opts.Stats.Front
+	}
+	return &p.loop.opts.Stats.DCs[p.dc]
+}
+
+// count adds n bytes that were read from s and are on their way to the other side.
+func (p *pair) count(s *socket, n int) {
+	switch {
+	case !p.fronted && p.session.DC() == 0: // a handshake, which nobody pays for
+	case s.side == relay.Client:
+		p.counted().Up.Add(n)
+	default:
+		p.counted().Down.Add(n)
+	}
+}
+
+// judged is called once, when the verdict on the client's ClientHello falls.
+func (p *pair) judged() {
+	s := &p.session
+	if s.Verdict() == tlsfront.Accepted {
+		p.loop.opts.Stats.Handshakes.Inc()
+		p.loop.report.log.Debug().Stringer("client", p.address).Str("secret", p.loop.opts.Secrets[s.Secret()].Name).Msg("accepted")
+		return
+	}
+	p.loop.opts.Stats.ToFront[s.FrontReason()].Inc()
+	p.loop.report.log.Debug().Stringer("client", p.address).Stringer("reason", s.FrontReason()).Msg("sent to the front")
+}
+
+// finished is called once, when the pair closes.
+func (p *pair) finished() {
+	s := &p.session
+	p.loop.opts.Stats.Connections[p.state].Dec()
+	p.loop.opts.Stats.Ended[s.EndReason()].Inc()
+	if s.EndReason() == relay.ReasonFrontUnreachable {
+		p.loop.opts.Stats.FrontUnreachable.Inc()
+	}
+	if p.fronted {
+		p.loop.server.fronted.Add(-1)
+	}
+	p.loop.report.log.Debug().Stringer("client", p.address).Int("dc", s.DC()).Stringer("state", p.state).
+		Stringer("reason", s.EndReason()).Dur("dur", p.loop.now.Sub(p.accepted)).Msg("ended")
+}

@@ -1,0 +1,163 @@
+package loop
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/panjf2000/gnet/v2/pkg/errors"
+	"github.com/panjf2000/gnet/v2/pkg/netpoll"
+	"golang.org/x/sys/unix"
+
+	"mtrelay/clock"
+	"mtrelay/relay"
+	"mtrelay/relay/chunk"
+)
+
+// A source is whatever a descriptor belongs to; ready is told the events (epoll's bits) as hints.
+type source interface{ ready(events uint32) }
+
+// An expirer is whatever sets a timer.
+type expirer interface{ expire() }
+
+// A loop serves its share of the connections on one goroutine. Nothing in it is shared with another
+// loop except through server.
+type loop struct {
+	server *Server
+	opts   *Options
+	report *reporter
+	poller *netpoll.Poller
+	table  []source // by descriptor; nil: not ours (any more)
+	pairs  int
+
+	origin time.Time // what now counts from
+	now    clock.Time
+	wheel  *clock.Wheel[expirer]
+	alarm  alarm
+
+	again      again
+	turns      []*pair // with more to do than one turn allowed
+	running    []*pair // turns of the round under way
+	dropped    []int   // out of the poller in this batch
+	closable   []int   // out of the poller for a whole batch
+	listeners  []*listener
+	draining   bool
+	empty      chan struct{} // closed when draining and no pair is left
+	env        relay.Env
+	chunks     chunk.Pool
+	avoid      map[netip.AddrPort]clock.Time // addresses that failed, until when they are tried last
+	out        relay.Out                     // of the call into a session that is under way
+	scratch    []byte
+	bufs       [][]byte // scratch for vectored calls
+	vectors    vectors
+	registered netpoll.PollAttachment // scratch: the poller copies what it needs
+}
+
+// scratchSize holds the largest read with the gaps for its record headers.
+const scratchSize = 64 << 10
+
+func newLoop(s *Server) (*loop, error) {
+	poller, err := netpoll.OpenPoller()
+	if err != nil {
+		return nil, err
+	}
+	l := &loop{
+		server:  s,
+		opts:    &s.opts,
+		report:  s.report,
+		poller:  poller,
+		origin:  time.Now().Add(-time.Second), // so that now is never 0, which means "no instant"
+		empty:   make(chan struct{}),
+		avoid:   make(map[netip.AddrPort]clock.Time),
+		scratch: make([]byte, scratchSize),
+		bufs:    make([][]byte, 0, maxVectors),
+	}
+	l.env = s.newEnv(&l.chunks)
+	l.tick()
+	l.wheel = clock.NewWheel[expirer](l.now)
+	if err := l.openAlarm(); err != nil {
+		return nil, err
+	}
+	return l, l.openAgain()
+}
+
+// run serves until stop.
+func (l *loop) run() {
+	err := l.poller.Polling(func(fd int, events netpoll.IOEvent, _ netpoll.IOFlags) error {
+		l.tick()
+		if fd < len(l.table) && l.table[fd] != nil {
+			l.table[fd].ready(events)
+		}
+		l.armAlarm()
+		return nil
+	})
+	if err != errors.ErrEngineShutdown {
+		l.report.loopFailed(err)
+	}
+	l.closeAll()
+}
+
+// tick reads the clocks once for all that one event causes.
+func (l *loop) tick() {
+	now := time.Now()
+	l.now = clock.Time(now.Sub(l.origin))
+	l.env.Wall = clock.Unix(now.Unix())
+}
+
+// watch registers fd for life, edge-triggered in both directions, and directs its events to s.
+func (l *loop) watch(fd int, s source) error {
+	l.enter(fd, s)
+	l.registered.FD = fd
+	if err := l.poller.AddReadWrite(&l.registered, true); err != nil {
+		l.table[fd] = nil
+		return err
+	}
+	return nil
+}
+
+func (l *loop) enter(fd int, s source) {
+	for fd >= len(l.table) {
+		l.table = append(l.table, nil)
+	}
+	l.table[fd] = s
+}
+
+// drop takes fd out of the poller at once and closes it after the next batch of events.
+func (l *loop) drop(fd int) {
+	l.table[fd] = nil
+	_ = l.poller.Delete(fd)
+	l.dropped = append(l.dropped, fd)
+	l.again.request(l)
+}
+
+// closeDropped closes what was dropped at least a whole batch of events ago.
+func (l *loop) closeDropped() {
+	for _, fd := range l.closable {
+		_ = unix.Close(fd)
+	}
+	l.closable, l.dropped = l.dropped, l.closable[:0]
+	if len(l.closable) > 0 {
+		l.again.request(l)
+	}
+}
+
+// forget is told of a pair that closed.
+func (l *loop) forget(*pair) {
+	l.pairs--
+	l.server.clients.Add(-1)
+	l.checkEmpty()
+}
+
+// closeAll ends everything at once.
+func (l *loop) closeAll() {
+	for _, s := range l.table {
+		if s, ok := s.(*socket); ok {
+			s.pair.close()
+		}
+	}
+	l.closeListeners()
+	l.closeDropped()
+	l.closeDropped()
+	l.alarm.close()
+	l.again.close()
+	_ = l.poller.Close()
+}

@@ -1,0 +1,338 @@
+package loop
+
+import (
+	"net/netip"
+
+	"golang.org/x/sys/unix"
+
+	"mtrelay/clock"
+	"mtrelay/relay"
+)
+
+// turnBudget is the number of bytes that a pair may move before the others get their turn.
+const turnBudget = 64 << 10
+
+// A pair is a session and its two sockets. It lives on the loop that accepted the client.
+type pair struct {
+	loop    *loop
+	session relay.Session
+	sides   [2]socket // by relay.Side
+	timer   clock.Timer[expirer]
+	dial    *dial // while the upstream is being dialled
+
+	address  netip.AddrPort // the client's
+	accepted clock.Time
+	ackPoll  clock.Time // when to look again whether a side that is to be reset has acknowledged
+	state    relay.State
+	dc       int  // index into relay.DCLabels
+	queued   bool // on the ready list
+	again    bool // the session asked to be continued
+	fronted  bool // counts among the connections to fronts
+	closing  bool // to be closed once both queues are empty
+	closed   bool
+}
+
+func (p *pair) client() *socket   { return &p.sides[relay.Client] }
+func (p *pair) upstream() *socket { return &p.sides[relay.Upstream] }
+
+// other returns the side that s's bytes go to.
+func (p *pair) other(s *socket) *socket { return &p.sides[1-s.side] }
+
+// newPair starts a session for a client that was just accepted.
+func (l *loop) newPair(fd int, address netip.AddrPort) *pair {
+	p := &pair{loop: l, address: address, accepted: l.now}
+	p.timer.Owner = p
+	for side := range p.sides {
+		p.sides[side] = socket{pair: p, fd: -1, side: relay.Side(side)}
+	}
+	p.client().fd = int32(fd)
+	l.pairs++
+	l.opts.Stats.Connections[p.state].Inc()
+	return p
+}
+
+// turn moves what can be moved now, within the budget. It runs after every event, expiry, dial result
+// and flush, so that whoever stops with bytes to read waits for a named event: the other side's queue,
+// the dial, the ready list, or the peer.
+func (p *pair) turn() {
+	if p.closed {
+		return
+	}
+	p.checkHangup()
+	p.flush(p.client())
+	p.flush(p.upstream())
+	budget := turnBudget
+	for budget > 0 && !p.closed {
+		n := p.pull(p.upstream()) + p.pull(p.client())
+		if n == 0 {
+			break
+		}
+		budget -= n
+	}
+	p.settle(budget <= 0)
+}
+
+// settle decides what the pair waits for at the end of a turn.
+func (p *pair) settle(more bool) {
+	if p.closed {
+		return
+	}
+	if p.closing && p.drained() {
+		p.close()
+		return
+	}
+	p.track()
+	p.arm()
+	if more || p.again {
+		p.loop.enqueue(p)
+	}
+}
+
+// pull reads from s once, if the session wants to and the other side has nothing queued, and returns
+// the number of bytes moved. An end of the stream counts as one.
+func (p *pair) pull(s *socket) int {
+	if !s.readable || s.ended || s.fd < 0 || p.closed || p.other(s).out.Len() > 0 {
+		return 0
+	}
+	want := p.want(s.side)
+	if want == 0 {
+		return 0
+	}
+	if s.side == relay.Client {
+		return p.pullClient(s, want)
+	}
+	return p.pullUpstream(s, want)
+}
+
+func (p *pair) want(side relay.Side) int {
+	client, upstream := p.session.Want()
+	if side == relay.Client {
+		return client
+	}
+	return upstream
+}
+
+func (p *pair) pullClient(s *socket, want int) int {
+	l := p.loop
+	buf := l.scratch[:min(want, s.readLimit(p.upstream(), l.now))]
+	n, err := retry(func() (int, error) { return sysRead(int(s.fd), buf) })
+	if n = p.took(s, n, len(buf), err); n > 0 {
+		l.out = relay.Out{}
+		p.session.Client(l.now, buf[:n], &l.out)
+		p.carryOut()
+	}
+	return moved(n)
+}
+
+func (p *pair) pullUpstream(s *socket, want int) int {
+	l := p.loop
+	bufs := p.session.UpstreamBuffers(l.scratch, min(want, s.readLimit(p.client(), l.now)), l.bufs[:0])
+	asked := 0
+	for _, b := range bufs {
+		asked += len(b)
+	}
+	n, err := retry(func() (int, error) { return l.vectors.readv(int(s.fd), bufs) })
+	if n = p.took(s, n, asked, err); n > 0 {
+		l.out = relay.Out{}
+		p.session.Upstream(l.now, l.scratch, n, &l.out)
+		p.carryOut()
+	}
+	return moved(n)
+}
+
+// took notes what a read says about the socket and returns the number of bytes that it brought, or -1
+// when it brought the end of the stream.
+func (p *pair) took(s *socket, n, asked int, err error) int {
+	switch {
+	case err == unix.EAGAIN:
+		s.readable = false
+		return 0
+	case err != nil:
+		p.end(s, relay.EndReset)
+		return -1
+	case n == 0:
+		p.end(s, relay.EndFIN)
+		return -1
+	}
+	s.large = n == asked
+	if n < asked && !s.hangup {
+		s.readable = false // drained: the next byte raises a new edge
+	}
+	p.count(s, n)
+	return n
+}
+
+func moved(n int) int {
+	if n < 0 {
+		return 1
+	}
+	return n
+}
+
+func (p *pair) end(s *socket, how relay.End) {
+	s.ended, s.readable = true, false
+	l := p.loop
+	l.out = relay.Out{}
+	p.session.Ended(l.now, s.side, how, &l.out)
+	p.carryOut()
+}
+
+// carryOut does what the session decided in l.out. Writing may fail, which the session is told in turn;
+// since a side breaks only once, that comes to an end.
+func (p *pair) carryOut() {
+	for {
+		p.carryOnce(&p.loop.out)
+		s := p.newlyBroken()
+		if s == nil || p.closed {
+			return
+		}
+		s.reported = true
+		p.loop.out = relay.Out{}
+		p.session.Ended(p.loop.now, s.side, relay.EndWrite, &p.loop.out)
+	}
+}
+
+func (p *pair) carryOnce(out *relay.Out) {
+	c, u := p.client(), p.upstream()
+	c.write(out.Client)
+	u.write(out.Upstream)
+	c.fin, c.rst = c.fin || out.ShutClient, c.rst || out.ResetClient
+	u.fin, u.rst = u.fin || out.ShutUpstream, u.rst || out.ResetUpstream
+	c.finish()
+	u.finish()
+	p.again = p.again || out.Again
+	if out.Judged {
+		p.judged()
+	}
+	if out.Close == relay.CloseNow {
+		p.close()
+		return
+	}
+	p.closing = p.closing || out.Close == relay.CloseDrained
+	if out.Dial != relay.DialNone {
+		p.startDial(out)
+	}
+}
+
+// newlyBroken returns a side whose failed write the session does not know of yet.
+func (p *pair) newlyBroken() *socket {
+	for i := range p.sides {
+		if s := &p.sides[i]; s.broken && !s.reported {
+			return s
+		}
+	}
+	return nil
+}
+
+func (p *pair) flush(s *socket) {
+	if s.out.Len() == 0 || p.closed {
+		return
+	}
+	s.flush()
+	s.finish()
+	if s.broken {
+		p.loop.out = relay.Out{}
+		p.carryOut()
+	}
+}
+
+// checkHangup tells the session that the client left while an upstream is being dialled. The client is
+// not read then, so its FIN would stay unnoticed until the dial is over.
+func (p *pair) checkHangup() {
+	if p.dial == nil || !p.client().gone() {
+		return
+	}
+	p.loop.out = relay.Out{}
+	p.session.Hangup(p.loop.now, &p.loop.out)
+	p.carryOut()
+}
+
+// proceed continues a session that has more to do without new bytes.
+func (p *pair) proceed() {
+	if p.again && !p.closed {
+		p.again = false
+		p.loop.out = relay.Out{}
+		p.session.Continue(p.loop.now, &p.loop.out)
+		p.carryOut()
+	}
+	p.turn()
+}
+
+// expire is called by the timer wheel.
+func (p *pair) expire() {
+	now := p.loop.now
+	if p.dial != nil {
+		p.dial.expire()
+	}
+	if d := p.session.Deadline(); !p.closed && d != 0 && d <= now {
+		p.loop.out = relay.Out{}
+		p.session.Expire(now, &p.loop.out)
+		p.carryOut()
+	}
+	p.turn()
+}
+
+// arm sets the timer for the earliest of the pair's deadlines.
+func (p *pair) arm() {
+	due := clock.Earliest(p.session.Deadline(), p.ackPoll)
+	if p.dial != nil {
+		due = clock.Earliest(due, p.dial.deadline())
+	}
+	switch {
+	case due == p.timer.Due():
+	case due == 0:
+		p.loop.wheel.Stop(&p.timer)
+	default:
+		p.loop.wheel.Set(&p.timer, due)
+	}
+}
+
+// ackPollInterval is how often a side that is to be reset is asked whether all has arrived.
+const ackPollInterval = 20e6 // 20 ms
+
+func (p *pair) drained() bool {
+	p.ackPoll = 0
+	if p.client().idle() && p.upstream().idle() {
+		return true
+	}
+	if p.client().rst || p.upstream().rst {
+		p.ackPoll = p.loop.now.Add(ackPollInterval)
+	}
+	return false
+}
+
+// close takes both sockets out of the poller at once and leaves closing them to the next batch of
+// events: a descriptor number must not be reused while events for its old owner may still be due.
+func (p *pair) close() {
+	if p.closed {
+		return
+	}
+	p.closed = true
+	if p.dial != nil {
+		p.dial.cancel()
+	}
+	for i := range p.sides {
+		p.release(&p.sides[i])
+	}
+	p.loop.wheel.Stop(&p.timer)
+	p.finished()
+	p.session.Release()
+	p.loop.forget(p)
+}
+
+func (p *pair) release(s *socket) {
+	s.out.Free(&p.loop.chunks)
+	if s.fd < 0 {
+		return
+	}
+	if s.rst {
+		resetOnClose(int(s.fd))
+	}
+	p.loop.drop(int(s.fd))
+	s.fd = -1
+}
+
+// resetOnClose makes close send RST, whatever is still unsent or unread.
+func resetOnClose(fd int) {
+	_ = unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
+}

@@ -1,0 +1,157 @@
+// Package loop owns every socket: listeners, clients and upstreams. One loop per processor moves bytes
+// between the kernel and the sessions of package relay, which decide and never touch a socket.
+//
+// A turn of the loop is one event of the poller: the clock is read, the event's owner acts (accepts,
+// takes a dial result, or moves a pair's bytes as far as both sides allow), the timer is armed for the
+// next deadline. What is left over is on the ready list and continues in the next batch of events.
+package loop
+
+import (
+	"crypto/rand"
+	"fmt"
+	"net/netip"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/panjf2000/gnet/v2/pkg/logging"
+
+	"mtrelay/relay"
+	"mtrelay/relay/chunk"
+	"mtrelay/tlsfront"
+)
+
+// A Server is a running proxy: its loops and what they share.
+type Server struct {
+	opts   Options
+	report *reporter
+	fronts *fronts
+	self   *ownAddresses
+	loops  []*loop
+	bound  []netip.AddrPort
+
+	clients atomic.Int64 // connected
+	fronted atomic.Int64 // connections to fronts
+
+	running sync.WaitGroup
+	stop    sync.Once
+}
+
+// Start binds every address and serves. It fails when an address cannot be bound or when a front leads
+// back to ourselves, and starts nothing then.
+func Start(opts Options) (*Server, error) {
+	s := &Server{opts: opts, report: newReporter(&opts)}
+	logging.SetDefaultLoggerAndFlusher(pollerLog{opts.Log}, nil)
+	if s.opts.Loops == 0 {
+		s.opts.Loops = runtime.GOMAXPROCS(0)
+	}
+	bound, err := bindAll(&s.opts)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.open(bound); err != nil {
+		bound.close()
+		s.abandon()
+		return nil, err
+	}
+	for _, l := range s.loops {
+		s.running.Go(l.run)
+	}
+	s.fronts.refresh()
+	return s, nil
+}
+
+// open makes the loops and hands each its share of the listeners.
+func (s *Server) open(bound boundSockets) error {
+	s.bound = bound.addresses
+	s.self = newOwnAddresses(s.bound, s.opts.Public)
+	s.fronts = newFronts(s)
+	if err := s.fronts.resolveAll(); err != nil {
+		return err
+	}
+	for i := range s.opts.Loops {
+		l, err := newLoop(s)
+		if err != nil {
+			return fmt.Errorf("open event loop: %w", err)
+		}
+		s.loops = append(s.loops, l)
+		fds := bound.perLoop[i]
+		bound.perLoop[i] = nil
+		for j, fd := range fds {
+			if err := l.listen(fd, s.bound[j]); err != nil {
+				return fmt.Errorf("listen on %v: %w", s.bound[j], err)
+			}
+		}
+	}
+	return nil
+}
+
+// abandon closes what open made before it failed.
+func (s *Server) abandon() {
+	for _, l := range s.loops {
+		l.closeAll()
+	}
+	s.fronts.stop()
+}
+
+// newEnv returns what the sessions of one loop share.
+func (s *Server) newEnv(chunks *chunk.Pool) relay.Env {
+	o := &s.opts
+	names := make([]string, len(o.Fronts))
+	for i, f := range o.Fronts {
+		names[i] = f.ServerName
+	}
+	return relay.Env{
+		Secrets:   o.Secrets,
+		Gate:      tlsfront.NewGate(o.Secrets, o.Tolerance, o.Replay, rand.Reader),
+		Chunks:    chunks,
+		DCs:       o.DCs,
+		Fronts:    relay.NewFronts(names, o.DefaultFront),
+		Rand:      rand.Reader,
+		Reencrypt: o.Reencrypt,
+		Handshake: o.Handshake,
+		Idle:      o.Idle,
+		Linger:    o.Linger,
+	}
+}
+
+// Addresses returns what is listened on, in the order of Options.Listen; a port 0 there is resolved here.
+func (s *Server) Addresses() []netip.AddrPort { return s.bound }
+
+// Clients returns the number of connected clients.
+func (s *Server) Clients() int { return int(s.clients.Load()) }
+
+// Healthy returns an error that names the listeners which do not accept at the moment.
+func (s *Server) Healthy() error { return s.report.healthy() }
+
+// Drain stops accepting, lets sessions end by themselves until the time is up, and closes the rest.
+// It returns when every loop has ended. Close may be called meanwhile to cut it short.
+func (s *Server) Drain(limit time.Duration) {
+	for _, l := range s.loops {
+		l.call((*loop).drain)
+	}
+	timeout := time.NewTimer(limit)
+	defer timeout.Stop()
+	for _, l := range s.loops {
+		select {
+		case <-l.empty:
+		case <-timeout.C:
+			s.Close()
+			return
+		}
+	}
+	s.Close()
+}
+
+// Close ends everything at once and returns when every loop has ended.
+func (s *Server) Close() {
+	s.stop.Do(func() {
+		for _, l := range s.loops {
+			l.stop()
+		}
+		s.fronts.stop()
+	})
+	s.running.Wait()
+	s.fronts.done.Wait()
+}
