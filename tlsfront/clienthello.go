@@ -52,7 +52,6 @@ type Hello struct {
 	offer  offer
 	secret int32 // index + 1 of the secret whose digest matched; 0 when none did yet
 	tried  int32 // secrets whose digest was compared
-	stamp  uint32
 	skew   int64 // seconds
 }
 

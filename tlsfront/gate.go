@@ -60,7 +60,9 @@ func NewGate(secrets []Secret, tolerance time.Duration, replay *Replay, rnd io.R
 		if flights[host] == 0 {
 			flights[host] = flightLen(s.Key, host)
 		}
-		g.secrets = append(g.secrets, gateSecret{hmac.New(sha256.New, s.Key[:]), host, flights[host]})
+		mac := hmac.New(sha256.New, s.Key[:])
+		mac.Reset() // keeps the state behind the key, which the first Judge would otherwise allocate
+		g.secrets = append(g.secrets, gateSecret{mac, host, flights[host]})
 	}
 	return g
 }
