@@ -31,13 +31,19 @@ const (
 //	/stats     the JSON described at snapshot
 //	/healthz   200 "ok" while healthy returns nil, else 503 with its error, which must hold no secret
 //
-// An answer is complete in memory before its first byte is written, so a visitor who reads slowly holds no lock.
-func (s *Stats) Handler(healthy func() error) http.Handler {
+// and for metricsPath, which mtg's configuration lets an operator choose, what it does for /metrics. An answer
+// is complete in memory before its first byte is written, so a visitor who reads slowly holds no lock.
+func (s *Stats) Handler(metricsPath string, healthy func() error) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /metrics", s.serveMetrics)
 	mux.HandleFunc("GET /stats", s.serveStats)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { serveHealth(w, healthy()) })
-	return mux
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == metricsPath {
+			r.URL.Path = "/metrics"
+		}
+		mux.ServeHTTP(w, r)
+	})
 }
 
 func (s *Stats) serveMetrics(w http.ResponseWriter, _ *http.Request) {
@@ -102,8 +108,8 @@ func limitVisitors(limit int64) func(net.Conn, http.ConnState) {
 }
 
 // Serve answers visitors of ln until Close, and then returns nil. It closes ln. To be called at most once.
-func (s *Stats) Serve(ln net.Listener, healthy func() error) error {
-	s.server.Handler = s.Handler(healthy)
+func (s *Stats) Serve(ln net.Listener, metricsPath string, healthy func() error) error {
+	s.server.Handler = s.Handler(metricsPath, healthy)
 	if err := s.server.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serve statistics: %w", err)
 	}

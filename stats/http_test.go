@@ -23,7 +23,7 @@ func wellness() error { return nil }
 func get(t *testing.T, s *Stats, path string) string {
 	t.Helper()
 	w := httptest.NewRecorder()
-	s.Handler(wellness).ServeHTTP(w, httptest.NewRequest("GET", path, nil))
+	s.Handler("/metrics", wellness).ServeHTTP(w, httptest.NewRequest("GET", path, nil))
 	if w.Code != http.StatusOK {
 		t.Errorf("GET %s: status %d", path, w.Code)
 	}
@@ -217,7 +217,7 @@ func serve(t *testing.T, s *Stats, healthy func() error) (url string, stop func(
 		t.Fatal(err)
 	}
 	served := make(chan error, 1)
-	go func() { served <- s.Serve(ln, healthy) }()
+	go func() { served <- s.Serve(ln, "/metrics", healthy) }()
 	return "http://" + ln.Addr().String(), func() {
 		t.Helper()
 		http.DefaultClient.CloseIdleConnections()
@@ -254,7 +254,7 @@ func TestServeFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	ln.Close()
-	if err := New("test", labels).Serve(ln, wellness); err == nil {
+	if err := New("test", labels).Serve(ln, "/metrics", wellness); err == nil {
 		t.Error("serving a closed listener is no error")
 	}
 }
@@ -268,7 +268,7 @@ func TestCloseBeforeServe(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Serve(ln, wellness); err != nil {
+	if err := s.Serve(ln, "/metrics", wellness); err != nil {
 		t.Errorf("Serve: %v", err)
 	}
 }
@@ -328,7 +328,7 @@ func TestSlowVisitorHoldsNoLock(t *testing.T) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			s.Handler(wellness).ServeHTTP(slow, httptest.NewRequest("GET", path, nil))
+			s.Handler("/metrics", wellness).ServeHTTP(slow, httptest.NewRequest("GET", path, nil))
 		}()
 		<-slow.writing
 		relaySession(s)

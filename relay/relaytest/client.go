@@ -160,10 +160,14 @@ func (c *Client) Read(p []byte) (n int, err error) {
 
 // nextRecord reads a record's header and returns the length of its payload.
 func (c *Client) nextRecord() (int, error) {
-	var h [recordHeaderLen]byte
-	if _, err := io.ReadFull(c.in, h[:]); err != nil {
+	h, err := c.in.Peek(recordHeaderLen)
+	if err != nil {
+		if len(h) > 0 {
+			err = io.ErrUnexpectedEOF
+		}
 		return 0, err
 	}
+	c.in.Discard(recordHeaderLen)
 	n := int(binary.BigEndian.Uint16(h[3:]))
 	// An empty record hangs the iOS client.
 	if h[0] != typeApplicationData || h[1] != 3 || h[2] != 3 || n == 0 || n > maxRecord {
