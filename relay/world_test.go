@@ -21,6 +21,7 @@ type world struct {
 	env     Env
 	now     clock.Time
 	scratch []byte
+	dirty   int // bytes at the front of scratch that the present call may use
 	peers   [2]peer
 	pending Dial // under way
 	again   bool
@@ -83,16 +84,16 @@ func newWorld(t testing.TB, wall clock.Unix, secrets ...tlsfront.Secret) *world 
 
 // call makes one call into the session and carries out what it decided.
 func (w *world) call(f func(out *Out)) {
-	w.t.Helper()
 	var out Out
 	f(&out)
 	w.carryOut(&out)
 	w.last = out
-	for _, b := range [][]byte{w.scratch, w.env.out[:cap(w.env.out)]} {
+	for _, b := range [][]byte{w.scratch[:w.dirty], w.env.out[:cap(w.env.out)]} {
 		for i := range b {
 			b[i] = 0xa5
 		}
 	}
+	w.dirty = 0
 	w.invariants()
 }
 
@@ -123,7 +124,7 @@ func (w *world) write(to Side, b []byte, fin, rst bool) {
 	p.queue = append(p.queue, b...)
 	p.wantFIN = p.wantFIN || fin
 	p.wantRST = p.wantRST || rst
-	if !p.full {
+	if !p.full || len(p.queue) == 0 {
 		w.flush(to, 1<<30)
 	}
 }
@@ -154,7 +155,6 @@ func (w *world) fail(at Side) {
 
 // read reads a side once if the contract allows it, and reports whether it did.
 func (w *world) read(at Side) bool {
-	w.t.Helper()
 	p, other := &w.peers[at], &w.peers[1-at]
 	client, upstream := w.s.Want()
 	want := client
@@ -175,7 +175,7 @@ func (w *world) read(at Side) bool {
 	if at == Client {
 		buf := w.scratch[:min(want, len(w.scratch))]
 		n := copy(buf, p.in)
-		p.in = p.in[n:]
+		p.in, w.dirty = p.in[n:], n
 		w.call(func(out *Out) { w.s.Client(w.now, buf[:n], out) })
 		return true
 	}
@@ -194,12 +194,12 @@ func (w *world) readUpstream(want int) {
 		w.t.Fatalf("buffers for %d bytes, limit %d", room, want)
 	}
 	p.in = p.in[n:]
+	w.dirty = min(len(w.scratch), n+maxRecords*tlsfront.RecordHeaderLen)
 	w.call(func(out *Out) { w.s.Upstream(w.now, w.scratch, n, out) })
 }
 
 // run lets everything happen that can happen without time passing.
 func (w *world) run() {
-	w.t.Helper()
 	for moved := true; moved; {
 		moved = w.read(Upstream)
 		moved = w.read(Client) || moved
@@ -218,20 +218,17 @@ func (w *world) goOn() bool {
 
 // send has a peer send b, and everything happen that follows.
 func (w *world) send(from Side, b []byte) {
-	w.t.Helper()
 	w.peers[from].in = append(w.peers[from].in, b...)
 	w.run()
 }
 
 // end has a peer send its FIN or RST.
 func (w *world) end(from Side, how End) {
-	w.t.Helper()
 	w.peers[from].hasEnd, w.peers[from].inEnd = true, how
 	w.run()
 }
 
 func (w *world) dialed(ok bool) {
-	w.t.Helper()
 	if w.pending == DialNone || w.close == CloseNow {
 		w.t.Fatal("no dial under way")
 	}
@@ -243,7 +240,6 @@ func (w *world) dialed(ok bool) {
 
 // wait lets time pass up to the deadline, and lets it come.
 func (w *world) wait() {
-	w.t.Helper()
 	due := w.s.Deadline()
 	if due == 0 {
 		w.t.Fatal("nothing to wait for")
@@ -255,7 +251,6 @@ func (w *world) wait() {
 
 // invariants hold after every call.
 func (w *world) invariants() {
-	w.t.Helper()
 	client, upstream := w.s.Want()
 	if client < 0 || upstream < 0 || client > streaming || upstream > streaming {
 		w.t.Fatalf("wants %d, %d", client, upstream)
