@@ -160,3 +160,12 @@ func openDescriptors(t testing.TB) int {
 func newStats() *stats.Stats {
 	return stats.New("test", StatsLabels())
 }
+
+// refuses tells whether nobody listens for s any more.
+func refuses(s *Server) bool {
+	c, err := net.Dial("tcp", s.Addresses()[0].String())
+	if err == nil {
+		c.Close()
+	}
+	return err != nil
+}

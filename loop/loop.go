@@ -41,7 +41,8 @@ type loop struct {
 	closable   []int   // out of the poller for a whole batch
 	listeners  []*listener
 	draining   bool
-	empty      chan struct{} // closed when draining and no pair is left
+	drained    bool
+	empty      chan struct{} // closed once drained
 	env        relay.Env
 	chunks     chunk.Pool
 	avoid      map[netip.AddrPort]clock.Time // addresses that failed, until when they are tried last
@@ -147,17 +148,16 @@ func (l *loop) forget(*pair) {
 	l.checkEmpty()
 }
 
-// closeAll ends everything at once.
+// closeAll ends everything at once. The poller stays open for Server.Close.
 func (l *loop) closeAll() {
+	l.drain()
 	for _, s := range l.table {
 		if s, ok := s.(*socket); ok {
 			s.pair.close()
 		}
 	}
-	l.closeListeners()
 	l.closeDropped()
 	l.closeDropped()
 	l.alarm.close()
 	l.again.close()
-	_ = l.poller.Close()
 }

@@ -37,8 +37,8 @@ func (l *loop) drain() {
 }
 
 func (l *loop) checkEmpty() {
-	if l.draining && l.pairs == 0 {
-		l.draining = false
+	if l.draining && l.pairs == 0 && !l.drained {
+		l.drained = true
 		close(l.empty)
 	}
 }

@@ -4,12 +4,15 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"runtime"
 	"sync"
 	"testing"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
 	"mtrelay/relay/relaytest"
+	"mtrelay/tlsfront"
 )
 
 func TestRelaysBothWays(t *testing.T) {
@@ -172,5 +175,36 @@ func TestMovingAllocatesNothing(t *testing.T) {
 	roundTrip()
 	if got := testing.AllocsPerRun(2000, roundTrip); got >= 1 {
 		t.Fatalf("%v allocations per round trip of one record", got)
+	}
+}
+
+// TestBulkAllocatesNothing counts what the whole process allocates for a long download.
+func TestBulkAllocatesNothing(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	const n = 64 << 20
+	dc := fakeDC(t, relaytest.Source(5, n))
+	s := serve(t, options(dc.Addr(), fakeFront(t, echoFront)))
+	var before, after runtime.MemStats
+	c := connect(t, s)
+	if err := relaytest.CheckPattern(c, 5, n/2); err != nil {
+		t.Fatal(err)
+	}
+	runtime.ReadMemStats(&before)
+	if _, err := io.CopyN(io.Discard, c, n/2); err != nil {
+		t.Fatal(err)
+	}
+	runtime.ReadMemStats(&after)
+	records := uint64(n / 2 / tlsfront.FullRecord)
+	if got := after.Mallocs - before.Mallocs; got > records/10 {
+		t.Fatalf("%d allocations for %d records", got, records)
+	}
+}
+
+// TestIdlePairIsSmall: what an idle client costs beside its two cipher streams.
+func TestIdlePairIsSmall(t *testing.T) {
+	if got := unsafe.Sizeof(pair{}); got > 576 {
+		t.Fatalf("a pair takes %d bytes", got)
 	}
 }

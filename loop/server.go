@@ -35,7 +35,9 @@ type Server struct {
 	fronted atomic.Int64 // connections to fronts
 
 	running sync.WaitGroup
-	stop    sync.Once
+	mu      sync.Mutex // held while loops are told something, so that none is told anything after stop
+	stopped bool
+	closed  sync.Once
 }
 
 // Start binds every address and serves. It fails when an address cannot be bound or when a front leads
@@ -91,6 +93,7 @@ func (s *Server) open(bound boundSockets) error {
 func (s *Server) abandon() {
 	for _, l := range s.loops {
 		l.closeAll()
+		_ = l.poller.Close()
 	}
 	s.fronts.stop()
 }
@@ -128,9 +131,7 @@ func (s *Server) Healthy() error { return s.report.healthy() }
 // Drain stops accepting, lets sessions end by themselves until the time is up, and closes the rest.
 // It returns when every loop has ended. Close may be called meanwhile to cut it short.
 func (s *Server) Drain(limit time.Duration) {
-	for _, l := range s.loops {
-		l.call((*loop).drain)
-	}
+	s.tell((*loop).drain)
 	timeout := time.NewTimer(limit)
 	defer timeout.Stop()
 	for _, l := range s.loops {
@@ -146,12 +147,39 @@ func (s *Server) Drain(limit time.Duration) {
 
 // Close ends everything at once and returns when every loop has ended.
 func (s *Server) Close() {
-	s.stop.Do(func() {
-		for _, l := range s.loops {
-			l.stop()
-		}
-		s.fronts.stop()
-	})
+	s.fronts.stop()
+	s.stopLoops()
 	s.running.Wait()
 	s.fronts.done.Wait()
+	// The pollers outlive their loops: one that was being told to stop may have ended before the wake-up
+	// was written to it.
+	s.closed.Do(func() {
+		for _, l := range s.loops {
+			_ = l.poller.Close()
+		}
+	})
+}
+
+// tell has every loop run f, unless they were stopped.
+func (s *Server) tell(f func(*loop)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopped {
+		return
+	}
+	for _, l := range s.loops {
+		l.call(f)
+	}
+}
+
+func (s *Server) stopLoops() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopped {
+		return
+	}
+	s.stopped = true
+	for _, l := range s.loops {
+		l.stop()
+	}
 }
