@@ -1,0 +1,219 @@
+package conf
+
+import (
+	"bytes"
+	"errors"
+	"slices"
+	"sort"
+	"strconv"
+	"strings"
+
+	"github.com/pelletier/go-toml/v2"
+	"github.com/pelletier/go-toml/v2/unstable"
+)
+
+// A document is a TOML file as a flat list, in file order: what the decoder of go-toml would give, plus the line of
+// every value, so that our own checks can name it too.
+type document struct {
+	entries []entry
+	broken  *problem // where reading stopped, nil when the whole file was read
+}
+
+// An entry is one key with its value, or a [table] header, whose value has the kind kindTable.
+type entry struct {
+	path  []string
+	line  int // of the key
+	value value
+}
+
+// key returns the dotted path as TOML would write it, so that "a.b" in quotes stays one part.
+func (e entry) key() string { return joinKey(e.path) }
+
+func (e entry) isTable() bool { return e.value.kind == kindTable }
+
+type kind uint8
+
+const (
+	kindText kind = iota
+	kindNumber
+	kindBool
+	kindList
+	kindTable
+	kindOther // fractions, dates
+)
+
+// A value is one TOML value. Tables inside a list keep nothing but their kind: no option takes them.
+type value struct {
+	kind kind
+	line int
+	text string  // texts unescaped, numbers and booleans as written
+	list []value // kindList
+}
+
+// maxDepth bounds the parts of a path: deeper keys are cut there. No option is that deep, so they stay unknown, and a
+// file of nothing but nesting cannot make us remember the square of its size.
+const maxDepth = 8
+
+// utf8BOM is what Windows editors put in front of a file.
+var utf8BOM = []byte("\xef\xbb\xbf")
+
+// read cuts data into entries. It keeps no reference to data.
+func read(data []byte) document {
+	data = bytes.TrimPrefix(data, utf8BOM)
+	if bytes.HasPrefix(data, []byte("\xff\xfe")) || bytes.HasPrefix(data, []byte("\xfe\xff")) {
+		return document{broken: &problem{line: 1, text: "the file is in UTF-16; save it as UTF-8"}}
+	}
+	r := reader{data: data, ends: lineEnds(data)}
+	r.parser.Reset(data)
+	for r.parser.NextExpression() {
+		r.expression(r.parser.Expression())
+	}
+	doc := document{entries: r.entries}
+	if err := r.parser.Error(); err != nil {
+		doc.broken = r.syntax(err)
+	}
+	return doc
+}
+
+// validate has go-toml decode the whole document: it knows rules about tables that the parser does not check.
+func validate(data []byte) *problem {
+	var all map[string]any
+	err := toml.Unmarshal(bytes.TrimPrefix(data, utf8BOM), &all)
+	if err == nil {
+		return nil
+	}
+	p := &problem{text: notTOML(err)}
+	if at := (*toml.DecodeError)(nil); errors.As(err, &at) {
+		p.line, _ = at.Position()
+	}
+	return p
+}
+
+// notTOML words an error of go-toml, with advice on the slips that operators make.
+func notTOML(err error) string {
+	text := "not valid TOML: " + strings.TrimPrefix(err.Error(), "toml: ")
+	switch {
+	case strings.HasSuffix(text, "at start of value"):
+		text += `; a text stands in quotes, and a switch is true or false`
+	case strings.HasSuffix(text, "strings cannot have new lines"):
+		text += "; the closing quote is missing"
+	}
+	return text
+}
+
+type reader struct {
+	parser  unstable.Parser
+	data    []byte
+	ends    []int    // offsets of the line ends in data
+	table   []string // the [table] that keys belong to now
+	entries []entry
+}
+
+func lineEnds(data []byte) (ends []int) {
+	for i, c := range data {
+		if c == '\n' {
+			ends = append(ends, i)
+		}
+	}
+	return ends
+}
+
+// lineAt returns the line, from 1, of an offset.
+func (r *reader) lineAt(offset int) int { return 1 + sort.SearchInts(r.ends, offset) }
+
+func (r *reader) expression(n *unstable.Node) {
+	path, line := r.keyOf(n)
+	switch n.Kind {
+	case unstable.KeyValue:
+		r.keyValue(r.table, n)
+	case unstable.Table:
+		r.table = path
+		r.entries = append(r.entries, entry{path, line, value{kind: kindTable, line: line}})
+	case unstable.ArrayTable:
+		r.table = path
+		r.entries = append(r.entries, entry{path, line, value{kind: kindList, line: line}})
+	}
+}
+
+// keyValue appends what n sets below the table prefix; an inline table becomes its keys.
+func (r *reader) keyValue(prefix []string, n *unstable.Node) {
+	key, line := r.keyOf(n)
+	path := slices.Concat(prefix, key)
+	path = path[:min(len(path), maxDepth)]
+	r.entries = append(r.entries, entry{path, line, r.valueOf(n.Value(), line)})
+	if n.Value().Kind != unstable.InlineTable || len(path) == maxDepth {
+		return
+	}
+	for it := n.Value().Children(); it.Next(); {
+		r.keyValue(path, it.Node())
+	}
+}
+
+func (r *reader) keyOf(n *unstable.Node) (path []string, line int) {
+	for it := n.Key(); it.Next(); {
+		if line == 0 {
+			line = r.lineAt(int(it.Node().Raw.Offset))
+		}
+		if len(path) < maxDepth {
+			path = append(path, string(it.Node().Data))
+		}
+	}
+	return path, line
+}
+
+// valueOf converts a value that stands on the given line unless its own place is known: texts and numbers have one,
+// booleans and lists do not need one.
+func (r *reader) valueOf(n *unstable.Node, line int) value {
+	if n.Raw.Length > 0 {
+		line = r.lineAt(int(n.Raw.Offset))
+	}
+	v := value{kind: kindOther, line: line, text: string(n.Data)}
+	switch n.Kind {
+	case unstable.String:
+		v.kind = kindText
+	case unstable.Integer:
+		v.kind = kindNumber
+	case unstable.Bool:
+		v.kind = kindBool
+	case unstable.InlineTable:
+		v.kind = kindTable
+	case unstable.Array:
+		v.kind = kindList
+		for it := n.Children(); it.Next(); {
+			v.list = append(v.list, r.valueOf(it.Node(), line))
+		}
+	}
+	return v
+}
+
+// syntax says where the parser gave up.
+func (r *reader) syntax(err error) *problem {
+	p := &problem{line: len(r.ends) + 1, text: notTOML(err)}
+	// The highlight is a piece of data, so its capacity tells where it begins.
+	if at := (*unstable.ParserError)(nil); errors.As(err, &at) && cap(at.Highlight) <= cap(r.data) {
+		if offset := cap(r.data) - cap(at.Highlight); offset <= len(r.data) {
+			p.line = r.lineAt(offset)
+		}
+	}
+	return p
+}
+
+func joinKey(path []string) string {
+	parts := make([]string, len(path))
+	for i, part := range path {
+		if parts[i] = part; !isBareKey(part) {
+			parts[i] = strconv.Quote(part)
+		}
+	}
+	return strings.Join(parts, ".")
+}
+
+func isBareKey(part string) bool {
+	for i := range len(part) {
+		c := part[i]
+		if !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' || c == '_') {
+			return false
+		}
+	}
+	return part != ""
+}

@@ -1,0 +1,118 @@
+package conf
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+)
+
+// maxFile is far more than a configuration with a thousand secrets needs.
+const maxFile = 256 << 10
+
+// Load reads and checks the configuration file at path. The warnings, for the operator, are in the form of problems:
+// file:line: key: text. The error is an *Error when the file could be read; one that wraps fs.ErrNotExist, if there is
+// none. Neither contains a secret.
+func Load(path string) (c *Config, warnings []string, err error) {
+	data, err := readFile(path)
+	if err != nil {
+		return nil, nil, fmt.Errorf("read configuration: %w", err)
+	}
+	return Parse(path, data)
+}
+
+func readFile(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close() //nolint:errcheck // nothing was written
+	// One byte more than Parse takes, so that it sees the excess.
+	return io.ReadAll(io.LimitReader(f, maxFile+1))
+}
+
+// Parse checks the contents of a configuration file; name is what warnings and errors call it.
+func Parse(name string, data []byte) (c *Config, warnings []string, err error) {
+	d := newDraft()
+	if len(data) > maxFile {
+		d.problem(0, "", "is larger than 256 KiB: not a configuration of ours")
+	} else {
+		d.read(data)
+	}
+	if len(d.problems) > 0 {
+		return nil, nil, &Error{report(name, d.problems)}
+	}
+	return &d.Config, report(name, d.warnings), nil
+}
+
+// A draft is a Config in the making, with what is needed to judge it.
+type draft struct {
+	Config
+	problems, warnings []problem
+
+	lines         map[string]int // where a key or table stands
+	unknownTables []string
+	off           []string // tables with enabled = false
+	idle          []string // keys that are set to something and do nothing yet
+	legacy        legacy
+
+	triedSecret, triedBindTo bool // the file has one, be it right or wrong
+}
+
+func newDraft() *draft { return &draft{Config: defaults(), lines: map[string]int{}} }
+
+func (d *draft) problem(line int, key, text string) {
+	d.problems = append(d.problems, problem{line, key, text})
+}
+
+func (d *draft) warn(line int, key, text string) {
+	d.warnings = append(d.warnings, problem{line, key, text})
+}
+
+// read takes every key on its own first, then looks at the whole. After a syntax error the rest of the file is unknown,
+// so nothing is said about what is missing.
+func (d *draft) read(data []byte) {
+	doc := read(data)
+	for _, e := range doc.entries {
+		d.take(e)
+	}
+	broken := doc.broken
+	if broken == nil && len(d.problems) == 0 {
+		broken = validate(data)
+	}
+	if broken != nil {
+		d.problems = append(d.problems, *broken)
+		return
+	}
+	d.check()
+}
+
+// take applies one entry of the file.
+func (d *draft) take(e entry) {
+	key := e.key()
+	if first, twice := d.lines[key]; twice {
+		if !e.isTable() {
+			d.problem(e.line, key, fmt.Sprintf("is set twice, first in line %d; keep one", first))
+		}
+		return
+	}
+	d.lines[key] = e.line
+	if d.inUnknownTable(e) {
+		return
+	}
+	if e.isTable() && slices.Contains(tables, key) {
+		return
+	}
+	if table, is := strings.CutSuffix(key, ".enabled"); is && e.value.isOff() {
+		d.off = append(d.off, table)
+	}
+	o, ok := optionFor(e)
+	if !ok {
+		d.unknown(e)
+		return
+	}
+	if err := o.set(d, e); err != nil {
+		d.problem(e.value.line, key, err.Error())
+	}
+}
