@@ -16,11 +16,15 @@ help: ## print this list
 build: ## build ./proxy
 	$(GO) build -ldflags '$(LDFLAGS)' -o proxy .
 
+FRONT ?= www.debian.org
+PORT  ?= $(if $(filter 0,$(shell id -u)),443,8443)
+
 run: build config.toml ## build, write config.toml if there is none, start the proxy and print the link
 	./proxy run --links config.toml
 
-config.toml:
-	umask 077; ./proxy generate-secret --config $(or $(FRONT),www.debian.org) > $@.new && mv $@.new $@
+config.toml: | build
+	umask 077; secret=$$(./proxy generate-secret $(FRONT)) && \
+		printf 'secret  = "%s"\nbind-to = "0.0.0.0:%s"\n' "$$secret" $(PORT) > $@
 
 check: fmt vet lint race ## what a change must pass
 

@@ -98,14 +98,14 @@ func (f *fronts) resolve(front int) error {
 	defer cancel()
 	list, err := lookup(ctx, site)
 	if err != nil {
-		f.server.report.frontUnresolved(site, err)
+		f.server.report.frontUnresolved(site, f.addresses(front) != nil, err)
 		return err
 	}
 	f.server.self.refresh()
 	for _, a := range list {
 		if f.server.self.contains(a) {
 			err := fmt.Errorf("front %s resolves to %v: %w", site.Host, a, errLoop)
-			f.server.report.frontUnresolved(site, err)
+			f.server.report.frontUnresolved(site, f.addresses(front) != nil, err)
 			return err
 		}
 	}
