@@ -51,16 +51,18 @@ type draft struct {
 	Config
 	problems, warnings []problem
 
-	lines         map[string]int // where a key or table stands
-	unknownTables []string
-	off           []string // tables with enabled = false
-	idle          []string // keys that are set to something and do nothing yet
+	lines         map[string]int  // where a key or table stands
+	unknownTables map[string]bool // reported: what is in them need not be
+	off           []string        // tables with enabled = false
+	idle          []string        // keys that are set to something and do nothing yet
 	legacy        legacy
 
 	triedSecret, triedBindTo bool // the file has one, be it right or wrong
 }
 
-func newDraft() *draft { return &draft{Config: defaults(), lines: map[string]int{}} }
+func newDraft() *draft {
+	return &draft{Config: defaults(), lines: map[string]int{}, unknownTables: map[string]bool{}}
+}
 
 func (d *draft) problem(line int, key, text string) {
 	d.problems = append(d.problems, problem{line, key, text})
@@ -90,6 +92,9 @@ func (d *draft) read(data []byte) {
 
 // take applies one entry of the file.
 func (d *draft) take(e entry) {
+	if d.inUnknownTable(e) {
+		return
+	}
 	key := e.key()
 	if first, twice := d.lines[key]; twice {
 		if !e.isTable() {
@@ -98,9 +103,6 @@ func (d *draft) take(e entry) {
 		return
 	}
 	d.lines[key] = e.line
-	if d.inUnknownTable(e) {
-		return
-	}
 	if e.isTable() && slices.Contains(tables, key) {
 		return
 	}

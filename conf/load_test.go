@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"flag"
+	"fmt"
 	"io/fs"
 	"net/netip"
 	"os"
@@ -404,6 +405,42 @@ func noPiece(t *testing.T, file, said, s string) {
 	}
 }
 
+// hostileFiles are as large as a file may be, in shapes that cost a careless reader the square of it.
+func hostileFiles() (files [][]byte) {
+	var tables, keys, secrets bytes.Buffer
+	for i := 0; tables.Len() < maxFile-20; i++ {
+		fmt.Fprintf(&tables, "[t%d]\n", i)
+	}
+	for i := 0; keys.Len() < maxFile-20; i++ {
+		fmt.Fprintf(&keys, "k%d=1\n", i)
+	}
+	secrets.WriteString("bind-to = \":443\"\n[secrets]\n")
+	for i := 0; secrets.Len() < maxFile-80; i++ {
+		fmt.Fprintf(&secrets, "s%d = \"ee%032x612e6578616d706c65\"\n", i, i)
+	}
+	files = append(files, tables.Bytes(), keys.Bytes(), secrets.Bytes())
+	for _, shape := range []struct{ head, repeat string }{
+		{"a=", "["}, {"", "a={"}, {"", "a."}, {"[", "a."}, {"a=[", "1,"}, {"bind-to=[", "1,"}, {"bind-to=[", "\":443\","},
+		{"[" + strings.Repeat("a.", maxFile/2-200) + "a]\n", "b=1\n"}, {"secret=\"", "ee"}, {"", "\n"}, {"", "["},
+	} {
+		n := max(1, (maxFile-len(shape.head))/len(shape.repeat))
+		files = append(files, []byte(shape.head+strings.Repeat(shape.repeat, n)))
+	}
+	return files
+}
+
+func TestHostileFiles(t *testing.T) {
+	for i, file := range hostileFiles() {
+		if len(file) > maxFile {
+			t.Errorf("file %d has %d bytes", i, len(file))
+		}
+		c, _, err := Parse("f", file)
+		if (c == nil) != (err != nil) {
+			t.Errorf("file %d: Config %v with error %v", i, c, err)
+		}
+	}
+}
+
 func FuzzConfig(f *testing.F) {
 	files, _ := filepath.Glob("testdata/*/*.toml")
 	for _, file := range append(files, "testdata/mtg.toml", "../config.example.toml") {
@@ -412,6 +449,9 @@ func FuzzConfig(f *testing.F) {
 			f.Fatal(err)
 		}
 		f.Add(data)
+	}
+	for _, file := range hostileFiles() {
+		f.Add(file)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		c, _, err := Parse("f", data)

@@ -6,7 +6,8 @@ import (
 	"unicode"
 )
 
-// maxTypos is how far a key may be from the one that we take it for, in letters changed, added or left out.
+// maxTypos is how far a key may be from the one that we take it for, in letters changed, added or left out; for a short
+// one it is a third of its length.
 const maxTypos = 3
 
 // nearest returns the known key or table that was most likely meant by an unknown one, "" when none is close. A right
@@ -15,6 +16,9 @@ func nearest(key string, known []string) string {
 	best, found := maxTypos+1, ""
 	for _, k := range known {
 		d := distance(key, k)
+		if d > len(k)/3 {
+			d = maxTypos + 1
+		}
 		if d >= best && lastPart(k) == lastPart(key) {
 			d = maxTypos
 		}

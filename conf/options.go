@@ -114,7 +114,7 @@ func optionFor(e entry) (option, bool) {
 // inUnknownTable reports whether e belongs to a table that was refused already: one problem is enough for it.
 func (d *draft) inUnknownTable(e entry) bool {
 	for i := 1; i < len(e.path); i++ {
-		if slices.Contains(d.unknownTables, joinKey(e.path[:i])) {
+		if d.unknownTables[joinKey(e.path[:i])] {
 			return true
 		}
 	}
@@ -126,7 +126,11 @@ func (d *draft) unknown(e entry) {
 	key, what := e.key(), "option"
 	if e.isTable() {
 		what = "table"
-		d.unknownTables = append(d.unknownTables, key)
+		d.unknownTables[key] = true
+	}
+	if len(d.problems) >= maxShown {
+		d.problem(e.line, key, "") // counted, not shown: a file that is something else need not take long
+		return
 	}
 	if slices.Contains(tables, key) {
 		d.problem(e.line, key, fmt.Sprintf("is a table; write its keys below a line [%s]", key))
