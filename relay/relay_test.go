@@ -3,6 +3,7 @@ package relay
 import (
 	"bytes"
 	"crypto/cipher"
+	"math/rand/v2"
 	"slices"
 	"testing"
 	"unsafe"
@@ -75,6 +76,67 @@ func TestRelay(t *testing.T) {
 			t.Error("the client got other bytes than the DC sent")
 		}
 	})
+}
+
+// Both directions at once, under random arrivals, reads, read limits and kernels that take little.
+func TestRelayUnderRandomSchedules(t *testing.T) {
+	bothDownlinks(t, func(t *testing.T, reencrypt bool) {
+		for seed := range 100 {
+			rnd := rand.New(rand.NewPCG(uint64(seed), 1))
+			w, c, dc := relayed(t, reencrypt)
+			up, down := pattern(rnd.IntN(200000), 1), pattern(rnd.IntN(200000), 2)
+			upWire, downWire := records(xor(c.up, up), rnd), xor(dc.down, down)
+			for len(upWire)+len(downWire) > 0 {
+				side := Side(rnd.IntN(2))
+				switch rnd.IntN(6) {
+				case 0:
+					upWire = w.arrive(Client, upWire, rnd.IntN(20000))
+				case 1:
+					downWire = w.arrive(Upstream, downWire, rnd.IntN(60000))
+				case 2, 3:
+					w.read(side)
+				case 4:
+					w.peers[side].full = rnd.IntN(2) == 0
+					w.limit = 1 + rnd.IntN(64<<10)
+				case 5:
+					w.flush(side, rnd.IntN(20000))
+				}
+			}
+			w.finish()
+			payload, _ := unwrap(t, w.peers[Client].got)
+			if !bytes.Equal(xor(dc.up, w.peers[Upstream].got), up) || !bytes.Equal(xor(c.down, payload), down) {
+				t.Fatalf("seed %d: other bytes arrived", seed)
+			}
+		}
+	})
+}
+
+// records wraps b into records of random sizes, with a CCS here and there.
+func records(b []byte, rnd *rand.Rand) (out []byte) {
+	for len(b) > 0 {
+		n := min(len(b), 1+rnd.IntN(1<<(1+rnd.IntN(16))))
+		out = append(out, record(b[:n])...)
+		if b = b[n:]; rnd.IntN(10) == 0 {
+			out = append(out, ccs...)
+		}
+	}
+	return out
+}
+
+// arrive brings n bytes of b into the kernel and returns the rest.
+func (w *world) arrive(from Side, b []byte, n int) []byte {
+	n = min(n, len(b))
+	w.peers[from].in = append(w.peers[from].in, b[:n]...)
+	return b[n:]
+}
+
+// finish lets both kernels take everything.
+func (w *world) finish() {
+	for side := range w.peers {
+		w.peers[side].full = false
+		w.flush(Side(side), 1<<30)
+	}
+	w.run()
 }
 
 // In pass-through the downlink's ciphertext is moved, not made anew; in reencrypt the legs differ.

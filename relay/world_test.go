@@ -82,17 +82,16 @@ func newWorld(t testing.TB, wall clock.Unix, secrets ...tlsfront.Secret) *world 
 	return w
 }
 
+var poison = bytes.Repeat([]byte{0xa5}, 64<<10)
+
 // call makes one call into the session and carries out what it decided.
 func (w *world) call(f func(out *Out)) {
 	var out Out
 	f(&out)
 	w.carryOut(&out)
 	w.last = out
-	for _, b := range [][]byte{w.scratch[:w.dirty], w.env.out[:cap(w.env.out)]} {
-		for i := range b {
-			b[i] = 0xa5
-		}
-	}
+	copy(w.scratch[:w.dirty], poison)
+	copy(w.env.out[:cap(w.env.out)], poison)
 	w.dirty = 0
 	w.invariants()
 }
