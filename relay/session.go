@@ -1,8 +1,8 @@
 // Package relay is the session of one proxied connection: a state machine that is fed bytes, events and
 // instants and says what to write, to dial, to shut and to close. It opens no socket and reads no clock.
 //
-//	accepted ─► Hello ─► ClientInit ─► DialDC ─► Relay ─► Drain ─► Linger ─► Closed
-//	              └────► DialFront ─► Front ─────────────┘
+//	accepted ─► hello ─► client-init ─► dial-dc ─► relay ─► drain ─► linger ─► closed
+//	              └────► dial-front ─► front ───────┘
 //
 // Whoever does not prove to hold a secret is spliced to a front with every byte it sent (hello.go, front.go).
 // Whoever does is answered, names a DC in its init (init.go, obfuscated2.go), and is relayed to it:
