@@ -16,6 +16,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -202,7 +203,7 @@ func TestFrontResetsInTheMiddle(t *testing.T) {
 	}
 }
 
-// rawFront runs serve on every connection to a TCP port until the test ends.
+// rawFront runs serve on every connection to a TCP port until the test ends, and closes what serve leaves open.
 func rawFront(t *testing.T, serve func(*net.TCPConn)) string {
 	t.Helper()
 	ln := listen(t, "127.0.0.1:0")
@@ -214,7 +215,10 @@ func rawFront(t *testing.T, serve func(*net.TCPConn)) string {
 				return
 			}
 			conn.SetDeadline(time.Now().Add(patience))
-			go serve(conn.(*net.TCPConn))
+			go func() {
+				defer conn.Close()
+				serve(conn.(*net.TCPConn))
+			}()
 		}
 	}()
 	return ln.Addr().String()
@@ -234,11 +238,11 @@ func TestEndingsOfTheFront(t *testing.T) {
 		size  int
 		serve func(*net.TCPConn)
 	}{
-		{"closes after reading", endFIN, 0, func(c *net.TCPConn) { readStranger(c); c.Close() }},
-		{"closes with bytes unread", endRST, 0, func(c *net.TCPConn) { c.Read(make([]byte, 5)); c.Close() }},
-		{"resets after reading", endRST, 0, func(c *net.TCPConn) { readStranger(c); c.SetLinger(0); c.Close() }},
+		{"closes after reading", endFIN, 0, func(c *net.TCPConn) { readStranger(c) }},
+		{"closes with bytes unread", endRST, 0, func(c *net.TCPConn) { c.Read(make([]byte, 5)) }},
+		{"resets after reading", endRST, 0, func(c *net.TCPConn) { readStranger(c); c.SetLinger(0) }},
 		{"resets after an answer", endRST, 64 << 10, func(c *net.TCPConn) { readStranger(c); c.Write(big[:64<<10]); resetOnceSent(c) }},
-		{"closes after an answer", endFIN, 3 << 20, func(c *net.TCPConn) { readStranger(c); c.Write(big); c.Close() }},
+		{"closes after an answer", endFIN, 3 << 20, func(c *net.TCPConn) { readStranger(c); c.Write(big) }},
 		{"ends its side and reads on", endFIN, 4, func(c *net.TCPConn) { readStranger(c); c.Write(big[:4]); c.CloseWrite(); io.Copy(io.Discard, c) }},
 		{"speaks and holds", endHeld, 4, func(c *net.TCPConn) { readStranger(c); c.Write(big[:4]); io.Copy(io.Discard, c) }},
 	} {
@@ -246,14 +250,15 @@ func TestEndingsOfTheFront(t *testing.T) {
 			t.Parallel()
 			front := rawFront(t, c.serve)
 			_, addr := proxyBefore(t, front)
+			var wg sync.WaitGroup
+			defer wg.Wait()
 			for _, where := range []string{front, addr} {
-				o, err := observe(where, text(stranger))
-				if err != nil {
-					t.Fatal(err)
-				}
-				if o.end != c.end || !bytes.Equal(o.got, big[:c.size]) {
-					t.Errorf("directly %v, at %s: %d bytes, then %s; want %d, then %s", where == front, where, len(o.got), o.end, c.size, c.end)
-				}
+				wg.Go(func() {
+					o, err := observe(where, text(stranger))
+					if err != nil || o.end != c.end || !bytes.Equal(o.got, big[:c.size]) {
+						t.Errorf("directly %v: %d bytes, then %s (%v); want %d, then %s", where == front, len(o.got), o.end, err, c.size, c.end)
+					}
+				})
 			}
 		})
 	}
@@ -262,7 +267,7 @@ func TestEndingsOfTheFront(t *testing.T) {
 // TestFrontClosesAtOnce has a server that closes what it accepts. Whether that shows as FIN or RST is a race
 // with the client's bytes, directly as well.
 func TestFrontClosesAtOnce(t *testing.T) {
-	front := rawFront(t, func(c *net.TCPConn) { c.Close() })
+	front := rawFront(t, func(*net.TCPConn) {})
 	_, addr := proxyBefore(t, front)
 	for range 20 {
 		o, err := observe(addr, text(stranger))
@@ -299,7 +304,6 @@ func TestFrontSeesTheClient(t *testing.T) {
 			seen := make(chan observation, 2)
 			front := rawFront(t, func(conn *net.TCPConn) {
 				seen <- watch(conn, time.Now())
-				conn.Close()
 			})
 			_, addr := proxyBefore(t, front)
 			for _, where := range []string{front, addr} {
@@ -330,7 +334,7 @@ func TestWritingAfterTheEnd(t *testing.T) {
 		want  bool // RST
 		serve func(*net.TCPConn)
 	}{
-		{"front closed", true, func(c *net.TCPConn) { readStranger(c); c.Write([]byte("bye")); c.Close() }},
+		{"front closed", true, func(c *net.TCPConn) { readStranger(c); c.Write([]byte("bye")) }},
 		{"front ended its side", false, func(c *net.TCPConn) { readStranger(c); c.Write([]byte("bye")); c.CloseWrite(); io.Copy(io.Discard, c) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
