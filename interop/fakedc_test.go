@@ -41,7 +41,7 @@ type fakeDC struct {
 	keys    map[[8]byte]crypto.AuthKey // by auth key id
 	uploads map[int64]map[int][]byte   // by file id, by part
 	seen    []obfuscated2.Metadata     // of each connection whose 64-byte init was read
-	hangUp  int                        // answers after which a connection is closed; 0 = never
+	hangUp  int                        // answers after which a connection is closed; negative = never
 	conns   map[net.Conn]struct{}
 	serving sync.WaitGroup
 }
@@ -63,6 +63,7 @@ func startDC(t *testing.T, fileSize int) *fakeDC {
 		file:    noiseBytes(fileSize, 'f'),
 		keys:    map[[8]byte]crypto.AuthKey{},
 		uploads: map[int64]map[int][]byte{},
+		hangUp:  -1,
 		conns:   map[net.Conn]struct{}{},
 	}
 	d.serving.Go(func() { d.accept(t) })
@@ -79,7 +80,7 @@ func noiseBytes(n int, seed byte) []byte {
 
 func (d *fakeDC) addr() string { return d.ln.Addr().String() }
 
-// hangUpAfter makes every connection end, by FIN, after the DC sent that many answers.
+// hangUpAfter makes every connection end, by FIN, after that many answers; with 0, where the first would be sent.
 func (d *fakeDC) hangUpAfter(answers int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -182,7 +183,7 @@ func (d *fakeDC) serve(c net.Conn) error {
 	if err != nil {
 		return err
 	}
-	if hangUp > 0 {
+	if hangUp >= 0 {
 		conn = &shortLived{Conn: conn, answers: hangUp}
 	}
 	s := dcSession{dc: d, conn: conn, id: int16(meta.DC), cipher: crypto.NewServerCipher(rand.Reader), ids: proto.NewMessageIDGen(time.Now)}
@@ -219,6 +220,9 @@ type shortLived struct {
 }
 
 func (c *shortLived) Send(ctx context.Context, b *bin.Buffer) error {
+	if c.answers == 0 {
+		return errHangUp
+	}
 	if err := c.Conn.Send(ctx, b); err != nil {
 		return err
 	}
@@ -268,7 +272,7 @@ func (s *dcSession) run(ctx context.Context) error {
 		}
 		var err error
 		if keyID == [8]byte{} { // unencrypted: the start of a key exchange
-			err = s.exchangeKey(ctx, b.Copy())
+			err = s.unencrypted(ctx, b.Copy())
 		} else {
 			err = s.encrypted(ctx, keyID, &b)
 		}
@@ -276,6 +280,28 @@ func (s *dcSession) run(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+func (s *dcSession) unencrypted(ctx context.Context, frame []byte) error {
+	var m proto.UnencryptedMessage
+	if err := m.Decode(&bin.Buffer{Buf: frame}); err != nil {
+		return err
+	}
+	if proto.MessageID(m.MessageID).Type() != proto.MessageFromClient {
+		return s.answerPing(ctx) // gotd's exchange would refuse the id
+	}
+	return s.exchangeKey(ctx, frame)
+}
+
+// answerPing answers one of the two req_pq_multi of TDLib's pingProxy, whose message ids are no client's. TDLib wants
+// an unencrypted message with 12 bytes of body or more, and does not look into it.
+func (s *dcSession) answerPing(ctx context.Context) error {
+	var b bin.Buffer
+	answer := proto.UnencryptedMessage{MessageID: s.ids.New(proto.MessageServerResponse), MessageData: make([]byte, 20)}
+	if err := answer.Encode(&b); err != nil {
+		return err
+	}
+	return s.conn.Send(ctx, &b)
 }
 
 func (s *dcSession) exchangeKey(ctx context.Context, first []byte) error {

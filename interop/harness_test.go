@@ -109,6 +109,7 @@ func start(t *testing.T, binary func() (string, error), config string, args ...s
 	p := &proxy{stats: "http://" + address, output: &syncBuffer{}, exited: make(chan struct{})}
 	p.cmd = exec.Command(path, append([]string{"run", file}, args...)...)
 	p.cmd.Stdout, p.cmd.Stderr = p.output, p.output
+	p.cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=50") // a second otherwise, which every test would wait for
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
