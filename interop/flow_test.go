@@ -118,7 +118,7 @@ func receiveTailTalking(t *testing.T, s *scene, n int64, slow bool, pace *bystan
 	c := s.dial(t, job.id, slowOptions(slow)...)
 	enough := make(chan struct{})
 	sent := make(chan int64, 1)
-	go func() { sent <- talk(c, enough) }()
+	go func() { sent <- talk(c, slow, enough) }()
 	if err := relaytest.CheckPattern(paced(c, slow, pace), seedDown, n); err != nil {
 		t.Error(err)
 	}
@@ -133,8 +133,11 @@ func receiveTailTalking(t *testing.T, s *scene, n int64, slow bool, pace *bystan
 	}
 }
 
-// talk sends the pattern until told that it is enough, then FIN, and returns the number of bytes sent.
-func talk(c *relaytest.Client, enough <-chan struct{}) int64 {
+// talk sends the pattern until told that it is enough, then FIN, and returns the number of bytes sent. Beside a slow
+// reader it sends 8 MB/s, else what it can: a flood would make the reader's pace that of the machine.
+func talk(c *relaytest.Client, slow bool, enough <-chan struct{}) int64 {
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
 	pattern := relaytest.NewPattern(seedUp)
 	for buf := make([]byte, 8<<10); ; {
 		pattern.Read(buf)
@@ -146,6 +149,9 @@ func talk(c *relaytest.Client, enough <-chan struct{}) int64 {
 			c.CloseWrite()
 			return pattern.Offset()
 		default:
+		}
+		if slow {
+			<-tick.C
 		}
 	}
 }

@@ -24,15 +24,18 @@ func (p *Pattern) Offset() int64 { return p.offset }
 // Read fills b. It never fails.
 func (p *Pattern) Read(b []byte) (int, error) {
 	for rest := b; len(rest) > 0; {
-		if p.offset%8 == 0 && len(rest) >= 8 {
-			binary.LittleEndian.PutUint64(rest, p.next())
-			p.offset += 8
-			rest = rest[8:]
+		if p.offset%8 != 0 || len(rest) < 8 {
+			n := copy(rest, p.part())
+			p.offset += int64(n)
+			rest = rest[n:]
 			continue
 		}
-		n := copy(rest, p.part())
-		p.offset += int64(n)
-		rest = rest[n:]
+		i := p.offset / 8
+		for ; len(rest) >= 8; rest = rest[8:] {
+			binary.LittleEndian.PutUint64(rest, word(p.seed, i))
+			i++
+		}
+		p.offset = i * 8
 	}
 	return len(b), nil
 }
@@ -40,29 +43,43 @@ func (p *Pattern) Read(b []byte) (int, error) {
 // Write fails at the first byte that is not the pattern's.
 func (p *Pattern) Write(b []byte) (n int, err error) {
 	for n < len(b) {
-		if p.offset%8 == 0 && len(b)-n >= 8 && binary.LittleEndian.Uint64(b[n:]) == p.next() {
-			p.offset += 8
-			n += 8
-			continue
+		if p.offset%8 == 0 {
+			n += p.compareWords(b[n:])
 		}
-		if want := p.part()[0]; b[n] != want {
-			return n, fmt.Errorf("relaytest: byte %d is %#02x, not %#02x", p.offset, b[n], want)
+		for _, want := range p.part() {
+			if n == len(b) {
+				return n, nil
+			}
+			if b[n] != want {
+				return n, fmt.Errorf("relaytest: byte %d is %#02x, not %#02x", p.offset, b[n], want)
+			}
+			p.offset++
+			n++
 		}
-		p.offset++
-		n++
 	}
 	return n, nil
 }
 
+// compareWords moves past the whole words that b begins with, as far as they are right, and returns their length.
+func (p *Pattern) compareWords(b []byte) int {
+	i := p.offset / 8
+	rest := b
+	for ; len(rest) >= 8 && binary.LittleEndian.Uint64(rest) == word(p.seed, i); rest = rest[8:] {
+		i++
+	}
+	p.offset = i * 8
+	return len(b) - len(rest)
+}
+
 // part returns the bytes from offset to the end of its word.
 func (p *Pattern) part() []byte {
-	binary.LittleEndian.PutUint64(p.word[:], p.next())
+	binary.LittleEndian.PutUint64(p.word[:], word(p.seed, p.offset/8))
 	return p.word[p.offset%8:]
 }
 
-// next returns the word that offset lies in: SplitMix64, which can start at any word.
-func (p *Pattern) next() uint64 {
-	z := p.seed + uint64(p.offset/8+1)*0x9e3779b97f4a7c15
+// word returns the word i of a pattern: SplitMix64, which can start at any.
+func word(seed uint64, i int64) uint64 {
+	z := seed + uint64(i+1)*0x9e3779b97f4a7c15
 	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
 	z = (z ^ z>>27) * 0x94d049bb133111eb
 	return z ^ z>>31
