@@ -108,6 +108,13 @@ func listenStats(c *conf.Config) (net.Listener, error) {
 	return ln, nil
 }
 
+// Of all connections one in unprovenShare, but at least minUnproven, may not have shown yet what they are. A
+// client needs a round trip for it, so that this many let thousands in per second.
+const (
+	unprovenShare = 4
+	minUnproven   = 64
+)
+
 // options says in the loop's terms what the configuration says.
 func options(c *conf.Config, counters *stats.Stats, log zerolog.Logger) loop.Options {
 	prefer := relay.Prefer(c.PreferIP)
@@ -119,6 +126,7 @@ func options(c *conf.Config, counters *stats.Stats, log zerolog.Logger) loop.Opt
 		ReusePort:      c.ReusePort,
 		Loops:          c.Loops,
 		MaxConnections: c.Concurrency,
+		MaxUnproven:    max(minUnproven, c.Concurrency/unprovenShare),
 		MaxFronted:     c.DomainFronting.MaxConnections,
 		Secrets:        secrets(c),
 		Tolerance:      c.TolerateTimeSkewness,

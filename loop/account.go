@@ -54,6 +54,7 @@ func (p *pair) count(s *socket, n int) {
 
 // judged is called once, when the verdict on the client's ClientHello falls.
 func (p *pair) judged() {
+	p.leaveUnproven()
 	s := &p.session
 	if s.Verdict() == tlsfront.Accepted {
 		p.loop.opts.Stats.Handshakes.Inc()
@@ -72,9 +73,15 @@ func (p *pair) finished() {
 	if s.EndReason() == relay.ReasonFrontUnreachable {
 		p.loop.opts.Stats.FrontUnreachable.Inc()
 	}
-	if p.fronted {
-		p.loop.server.fronted.Add(-1)
-	}
+	p.leaveUnproven()
+	p.leaveFront()
 	p.loop.report.log.Debug().Stringer("client", p.address).Int("dc", s.DC()).Stringer("state", p.state).
 		Stringer("reason", s.EndReason()).Dur("dur", p.loop.now.Sub(p.accepted)).Msg("ended")
+}
+
+func (p *pair) leaveUnproven() {
+	if p.unproven {
+		p.unproven = false
+		p.loop.server.unproven.leave()
+	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"mtrelay/clock"
 	"mtrelay/relay"
+	"mtrelay/stats"
 )
 
 // Numbers of our choosing, but for the first.
@@ -40,32 +41,47 @@ type attempt struct {
 
 // startDial looks for the upstream that the session asked for.
 func (p *pair) startDial(out *relay.Out) {
-	targets := out.Targets
+	d := &dial{pair: p, targets: out.Targets}
 	if out.Dial == relay.DialFront {
-		if !p.countFronted() {
+		if !p.enterFront() {
+			p.noRoomAtFront()
 			return
 		}
-		targets = p.loop.server.fronts.addresses(out.Front)
+		d.targets = p.loop.server.fronts.addresses(out.Front)
 	} else {
 		p.dc = p.loop.opts.DCs.Label(p.session.DC())
 	}
-	d := &dial{pair: p, targets: p.loop.inOrder(targets)}
+	d.targets = p.loop.inOrder(d.targets)
 	p.dial = d
 	d.next()
 }
 
-// countFronted takes one of the places for connections to fronts. When all are taken, the stranger gets
-// RST at once rather than a connection that hangs.
-func (p *pair) countFronted() bool {
-	if p.loop.server.fronted.Add(1) > int64(p.loop.opts.MaxFronted) {
-		p.loop.server.fronted.Add(-1)
-		p.loop.report.tooManyFronted(p.address, p.loop.opts.MaxFronted)
-		p.client().rst = true
-		p.close()
-		return false
+// enterFront takes one of the places for connections to fronts, if one is free.
+func (p *pair) enterFront() bool {
+	p.fronted = p.loop.server.fronted.take(p.loop.opts.MaxFronted)
+	return p.fronted
+}
+
+// leaveFront gives the pair's place back.
+func (p *pair) leaveFront() {
+	if p.fronted {
+		p.fronted = false
+		p.loop.server.fronted.leave()
 	}
-	p.fronted = true
-	return true
+}
+
+// noRoomAtFront answers a stranger with RST at once rather than with a connection that hangs. Whoever is
+// still to be judged may be a client: it just has no front opened early.
+func (p *pair) noRoomAtFront() {
+	if p.session.State() == relay.StateHello {
+		p.loop.out = relay.Out{}
+		p.session.Dialed(p.loop.now, false, &p.loop.out)
+		p.carryOut()
+		return
+	}
+	p.loop.report.refused(stats.Fronted, p.address, p.loop.opts.MaxFronted)
+	p.client().rst = true
+	p.close()
 }
 
 // inOrder returns the targets that are not our own listeners, those that failed lately last.

@@ -34,6 +34,7 @@ func options(dc, front string) Options {
 		Listen:         []netip.AddrPort{mustAddr("127.0.0.1:0")},
 		Loops:          2,
 		MaxConnections: 1000,
+		MaxUnproven:    500,
 		MaxFronted:     500,
 		Secrets:        []tlsfront.Secret{{Name: "default", Host: frontHost, Key: key}},
 		Tolerance:      2 * time.Minute,

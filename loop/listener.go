@@ -13,6 +13,7 @@ import (
 
 	"mtrelay/clock"
 	"mtrelay/relay"
+	"mtrelay/stats"
 )
 
 // Numbers of our choosing.
@@ -209,11 +210,9 @@ func (l *loop) closeListeners() {
 	l.listeners = nil
 }
 
-// accept starts a session for a new client.
+// accept starts a session for a new client, unless as many are there as may be.
 func (l *loop) accept(fd int, address netip.AddrPort) {
-	if l.server.clients.Add(1) > int64(l.opts.MaxConnections) {
-		l.server.clients.Add(-1)
-		l.report.tooManyConnections(address, l.opts.MaxConnections)
+	if !l.admit(address) {
 		resetOnClose(fd)
 		_ = unix.Close(fd)
 		return
@@ -230,6 +229,21 @@ func (l *loop) accept(fd int, address netip.AddrPort) {
 	}
 	p.carryOut()
 	p.turn()
+}
+
+// admit takes a place among all clients and one among those without a verdict.
+func (l *loop) admit(address netip.AddrPort) bool {
+	s := l.server
+	switch {
+	case !s.clients.take(l.opts.MaxConnections):
+		l.report.refused(stats.Concurrency, address, l.opts.MaxConnections)
+	case !s.unproven.take(l.opts.MaxUnproven):
+		s.clients.leave()
+		l.report.refused(stats.Unproven, address, l.opts.MaxUnproven)
+	default:
+		return true
+	}
+	return false
 }
 
 // zone returns the interface of a link-local address.

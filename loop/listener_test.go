@@ -132,3 +132,26 @@ func TestTooManyVisitors(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// TestTooManyUnproven: the silent fill their places, the next one gets RST, clients that were there go on.
+func TestTooManyUnproven(t *testing.T) {
+	dc := fakeDC(t, relaytest.Echo)
+	o := options(dc.Addr(), fakeFront(t, echoFront))
+	o.MaxUnproven = 2
+	s := serve(t, o)
+	proven := connect(t, s)
+	first, _ := visit(t, s), visit(t, s)
+	await(t, "both are counted", func() bool { return s.unproven.taken.Load() == 2 })
+	over, err := net.Dial("tcp", s.Addresses()[0].String())
+	if err == nil { // else the RST was faster
+		defer over.Close()
+		_, err = over.Read(make([]byte, 1))
+	}
+	if !errors.Is(err, unix.ECONNRESET) {
+		t.Fatalf("the third: %v, want a reset", err)
+	}
+	echo(t, proven, 1000)
+	first.Close()
+	await(t, "a place is free", func() bool { return s.unproven.taken.Load() < 2 })
+	echo(t, connect(t, s), 1000)
+}

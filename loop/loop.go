@@ -144,7 +144,7 @@ func (l *loop) closeDropped() {
 // forget is told of a pair that closed.
 func (l *loop) forget(*pair) {
 	l.pairs--
-	l.server.clients.Add(-1)
+	l.server.clients.leave()
 	l.checkEmpty()
 }
 

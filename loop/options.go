@@ -19,6 +19,7 @@ type Options struct {
 	Loops     int          // 0: one per processor
 
 	MaxConnections int // clients at a time; the next one is answered with RST
+	MaxUnproven    int // clients at a time that have not shown yet what they are; the next one is answered with RST
 	MaxFronted     int // connections to fronts at a time; the next stranger is answered with RST
 
 	Secrets   []tlsfront.Secret

@@ -27,6 +27,7 @@ type pair struct {
 	dc       int  // index into relay.DCLabels
 	queued   bool // on the ready list
 	again    bool // the session asked to be continued
+	unproven bool // counts among those without a verdict
 	fronted  bool // counts among the connections to fronts
 	closing  bool // to be closed once both queues are empty
 	closed   bool
@@ -40,7 +41,7 @@ func (p *pair) other(s *socket) *socket { return &p.sides[1-s.side] }
 
 // newPair starts a session for a client that was just accepted.
 func (l *loop) newPair(fd int, address netip.AddrPort) *pair {
-	p := &pair{loop: l, address: address, accepted: l.now}
+	p := &pair{loop: l, address: address, accepted: l.now, unproven: true}
 	p.timer.Owner = p
 	for side := range p.sides {
 		p.sides[side] = socket{pair: p, fd: -1, side: relay.Side(side)}
@@ -209,9 +210,22 @@ func (p *pair) carryOnce(out *relay.Out) {
 		return
 	}
 	p.closing = p.closing || out.Close == relay.CloseDrained
+	if out.DropUpstream {
+		p.dropUpstream()
+	}
 	if out.Dial != relay.DialNone {
 		p.startDial(out)
 	}
+}
+
+// dropUpstream gives up a front that was opened for a client which turned out to be one of ours.
+func (p *pair) dropUpstream() {
+	if p.dial != nil {
+		p.dial.cancel()
+	}
+	p.release(p.upstream())
+	*p.upstream() = socket{pair: p, fd: -1, side: relay.Upstream}
+	p.leaveFront()
 }
 
 // newlyBroken returns a side whose failed write the session does not know of yet.
@@ -228,8 +242,12 @@ func (p *pair) flush(s *socket) {
 	if s.out.Len() == 0 || p.closed {
 		return
 	}
+	queued := s.out.Len()
 	s.flush()
 	s.finish()
+	if s.out.Len() < queued {
+		p.session.Progress(p.loop.now)
+	}
 	if s.broken {
 		p.loop.out = relay.Out{}
 		p.carryOut()

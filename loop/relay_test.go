@@ -127,13 +127,13 @@ func TestClientsResetReachesTheFront(t *testing.T) {
 	if _, err := c.Write([]byte("GET / HTTP/1.1\r\n")); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "the front is connected", func() bool { return s.fronted.Load() == 1 })
+	await(t, "the front is connected", func() bool { return s.fronted.taken.Load() == 1 })
 	c.SetLinger(0)
 	c.Close()
 	if err := <-ended; err == nil {
 		t.Fatal("the front saw FIN, want RST")
 	}
-	await(t, "the place is free again", func() bool { return s.fronted.Load() == 0 && s.Clients() == 0 })
+	await(t, "the place is free again", func() bool { return s.fronted.taken.Load() == 0 && s.Clients() == 0 })
 }
 
 // TestDescriptorsComeBack ends sessions in different ways and counts descriptors.

@@ -31,14 +31,13 @@ func newReporter(o *Options) *reporter {
 type topic uint8
 
 const (
-	topicConnections topic = iota
-	topicFronted
-	topicAccept
+	topicAccept topic = iota
 	topicDialDC
 	topicDialFront
 	topicSelfLoop
 	topicUnresolved
-	topics
+	topicRefused // and one for each limit behind it
+	topics       = topicRefused + topic(stats.Fronted) + 1
 )
 
 // limitEvery is how often a line on one topic is printed at most; the next one tells how many were not.
@@ -75,16 +74,17 @@ func (r *reporter) warn(t topic) *zerolog.Event {
 	return e
 }
 
-func (r *reporter) tooManyConnections(client netip.AddrPort, limit int) {
-	r.stats.Refused[stats.Concurrency].Inc()
-	r.warn(topicConnections).Stringer("client", client).Int("limit", limit).
-		Msg("refused a connection: as many are open as concurrency allows")
+// limitTexts say to an operator what was refused, and what it is that limits it.
+var limitTexts = map[stats.Limit]string{
+	stats.Concurrency: "refused a connection: as many are open as concurrency allows",
+	stats.Unproven:    "refused a connection: too many have not shown yet whether they hold a secret",
+	stats.Fronted:     "refused a visitor of the front: as many are there as [domain-fronting] max-connections allows",
 }
 
-func (r *reporter) tooManyFronted(client netip.AddrPort, limit int) {
-	r.stats.Refused[stats.Fronted].Inc()
-	r.warn(topicFronted).Stringer("client", client).Int("limit", limit).
-		Msg("refused a visitor of the front: as many are there as [domain-fronting] max-connections allows")
+// refused tells of a client that got RST because of a limit.
+func (r *reporter) refused(by stats.Limit, client netip.AddrPort, limit int) {
+	r.stats.Refused[by].Inc()
+	r.warn(topicRefused+topic(by)).Stringer("client", client).Int("limit", limit).Msg(limitTexts[by])
 }
 
 func (r *reporter) acceptFailed(err error) {

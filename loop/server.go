@@ -22,6 +22,20 @@ import (
 	"mtrelay/tlsfront"
 )
 
+// places are what a limit counts, over all loops.
+type places struct{ taken atomic.Int64 }
+
+// take takes a place and tells whether one was free.
+func (p *places) take(limit int) bool {
+	if p.taken.Add(1) > int64(limit) {
+		p.taken.Add(-1)
+		return false
+	}
+	return true
+}
+
+func (p *places) leave() { p.taken.Add(-1) }
+
 // A Server is a running proxy: its loops and what they share.
 type Server struct {
 	opts   Options
@@ -31,8 +45,9 @@ type Server struct {
 	loops  []*loop
 	bound  []netip.AddrPort
 
-	clients atomic.Int64 // connected
-	fronted atomic.Int64 // connections to fronts
+	clients  places // connected
+	unproven places // of those, without a verdict yet
+	fronted  places // connections to fronts
 
 	running sync.WaitGroup
 	mu      sync.Mutex // held while loops are told something, so that none is told anything after stop
@@ -98,6 +113,10 @@ func (s *Server) abandon() {
 	s.fronts.stop()
 }
 
+// earlyFront is how long a client may be silent before its front is connected (DESIGN: a silent probe is to
+// end when the site would end it).
+const earlyFront = time.Second
+
 // newEnv returns what the sessions of one loop share.
 func (s *Server) newEnv(chunks *chunk.Pool) relay.Env {
 	o := &s.opts
@@ -113,6 +132,7 @@ func (s *Server) newEnv(chunks *chunk.Pool) relay.Env {
 		Fronts:    relay.NewFronts(names, o.DefaultFront),
 		Rand:      rand.Reader,
 		Reencrypt: o.Reencrypt,
+		Early:     earlyFront,
 		Handshake: o.Handshake,
 		Idle:      o.Idle,
 		Linger:    o.Linger,
@@ -123,7 +143,7 @@ func (s *Server) newEnv(chunks *chunk.Pool) relay.Env {
 func (s *Server) Addresses() []netip.AddrPort { return s.bound }
 
 // Clients returns the number of connected clients.
-func (s *Server) Clients() int { return int(s.clients.Load()) }
+func (s *Server) Clients() int { return int(s.clients.taken.Load()) }
 
 // Healthy returns an error that names the listeners which do not accept at the moment.
 func (s *Server) Healthy() error { return s.report.healthy() }

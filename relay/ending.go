@@ -22,7 +22,7 @@ const (
 func (s *Session) Ended(now clock.Time, at Side, end End, out *Out) {
 	switch s.state {
 	case StateHello, StateDialFront:
-		s.endedEarly(at, end, out)
+		s.endedEarly(now, at, end, out)
 	case StateClientInit:
 		s.endedInInit(now, at, end, out)
 	case StateDialDC:
@@ -49,16 +49,19 @@ func (s *Session) Hangup(_ clock.Time, out *Out) {
 // endedEarly sends a client to the front that ends its direction before it was judged: what a site
 // answers to half a hello and a FIN, or to a FIN alone, only the site knows. An RST leaves nobody to
 // show an answer to.
-func (s *Session) endedEarly(at Side, end End, out *Out) {
+func (s *Session) endedEarly(now clock.Time, at Side, end End, out *Out) {
 	c := &s.sides[Client]
 	switch {
-	case at != Client:
+	case at == Upstream && s.early == earlyReady:
+		s.frontFirst(now, out)
+		s.endedStreaming(now, Upstream, end, out)
+	case at == Upstream:
 	case s.state == StateHello && end != EndFIN:
 		s.end(ReasonClientGone)
 		s.close(CloseNow, 0, out)
 	case s.state == StateHello:
 		c.ended = true
-		s.refuse(tlsfront.ReasonFIN, out)
+		s.refuse(now, tlsfront.ReasonFIN, out)
 	default: // the front is being dialled and must see it, after the bytes
 		c.ended = true
 		c.broken = c.broken || end != EndFIN
@@ -220,7 +223,7 @@ func (s *Session) Expire(now clock.Time, out *Out) {
 	}
 	switch s.state {
 	case StateHello:
-		s.refuse(tlsfront.ReasonTimer, out)
+		s.expireHello(now, out)
 	case StateClientInit:
 		s.finish(now, ReasonHandshakeTimeout, withoutAlert, out)
 	case StateRelay, StateFront, StateDrain:
@@ -230,6 +233,15 @@ func (s *Session) Expire(now clock.Time, out *Out) {
 		s.close(CloseDrained, now.Add(s.env.Idle), out)
 	case StateClosed:
 		s.close(CloseNow, 0, out)
+	}
+}
+
+// expireHello opens the front of a client that takes its time, and in the end sends it there.
+func (s *Session) expireHello(now clock.Time, out *Out) {
+	if now < s.handshakeDue() {
+		s.openEarly(out)
+	} else {
+		s.refuse(now, tlsfront.ReasonTimer, out)
 	}
 }
 

@@ -378,3 +378,19 @@ func TestNames(t *testing.T) {
 		t.Errorf("a name is missing or used twice: %v", seen)
 	}
 }
+
+// TestSlowReaderIsNotIdle: the DC has ended, the client takes what is queued for it little by little.
+func TestSlowReaderIsNotIdle(t *testing.T) {
+	w, _, _ := relayed(t, false)
+	w.end(Upstream, EndFIN)
+	w.expect(StateDrain, ReasonUpstreamClosed)
+	for range 5 {
+		w.now = w.now.Add(testLinger - 1)
+		w.s.Progress(w.now)
+		w.call(func(out *Out) { w.s.Expire(w.now, out) })
+		w.expect(StateDrain, ReasonUpstreamClosed)
+	}
+	w.wait() // looks at the last progress
+	w.wait()
+	w.expect(StateClosed, ReasonLingerTimeout)
+}

@@ -21,6 +21,7 @@ type Env struct {
 	// Reencrypt gives the DC keys of our own, so that the two legs of the downlink carry different
 	// ciphertext, for two AES passes per byte and 1 KiB more per session.
 	Reencrypt bool
+	Early     time.Duration // from accept to the front's connection for a client without a whole hello
 	Handshake time.Duration // from accept to the client's whole init
 	Idle      time.Duration // a relayed or fronted session without a byte in either direction
 	Linger    time.Duration // a half-closed session without a byte; and how long bytes are discarded

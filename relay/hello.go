@@ -26,7 +26,7 @@ func (s *Session) feedHello(now clock.Time, p []byte, out *Out) {
 	case tlsfront.Whole:
 		s.judge(now, out)
 	case tlsfront.Front:
-		s.refuse(o.hello.Reason(), out)
+		s.refuse(now, o.hello.Reason(), out)
 	}
 }
 
@@ -42,15 +42,17 @@ func (s *Session) judge(now clock.Time, out *Out) {
 	case tlsfront.Accepted:
 		s.accept(now, out)
 	default:
-		s.refuse(o.hello.Reason(), out)
+		s.refuse(now, o.hello.Reason(), out)
 	}
 }
 
 // accept answers the client, and goes on with what came glued to its hello.
 func (s *Session) accept(now clock.Time, out *Out) {
 	o, env := s.opening, s.env
+	s.dropEarly(out)
 	s.verdict = tlsfront.Accepted
 	s.state = StateClientInit
+	s.deadline = s.handshakeDue()
 	out.Judged = true
 	env.out = env.Gate.AppendReply(env.out[:0], &o.hello, o.held, int(s.mss))
 	out.Client = env.out
@@ -63,16 +65,21 @@ func (s *Session) accept(now clock.Time, out *Out) {
 
 // refuse sends the client to the front, whatever the reason by one and the same path, so that the time it
 // takes tells nothing.
-func (s *Session) refuse(reason tlsfront.Reason, out *Out) {
-	name := ""
-	if s.opening != nil {
-		name = s.opening.hello.ServerName()
-	}
+func (s *Session) refuse(now clock.Time, reason tlsfront.Reason, out *Out) {
 	s.verdict, s.refusal = tlsfront.Front, reason
-	s.state = StateDialFront
 	s.fronted, s.scanning = true, false
-	s.deadline = 0
 	out.Judged = true
-	out.Dial = DialFront
-	out.Front = s.env.Fronts.Index(name)
+	front := s.frontIndex()
+	if front != s.front {
+		s.dropEarly(out)
+	}
+	if s.early == earlyReady {
+		s.connected(now, out)
+		return
+	}
+	s.state = StateDialFront
+	s.deadline = 0
+	if s.early == earlyNone {
+		out.Dial, out.Front = DialFront, int(front)
+	}
 }

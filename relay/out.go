@@ -46,6 +46,8 @@ type Out struct {
 	ShutClient, ShutUpstream   bool // FIN to that side after all bytes queued for it
 	ResetClient, ResetUpstream bool // RST to that side after all bytes queued for it
 
+	DropUpstream bool // close the upstream, or give up its dial; comes before Dial
+
 	Dial    Dial
 	Targets []netip.AddrPort // DialDC: in the order to be tried; shared, not to be changed
 	Front   int              // DialFront: index of the front

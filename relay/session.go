@@ -45,7 +45,9 @@ type Session struct {
 	refusal  tlsfront.Reason
 	reason   Reason
 	fronted  bool
-	scanning bool // the ClientHello is whole, not all secrets are tried
+	early    early
+	front    int16 // index of the front that early is about
+	scanning bool  // the ClientHello is whole, not all secrets are tried
 }
 
 // side is what is over on one socket.
@@ -60,7 +62,7 @@ type side struct {
 func (s *Session) Start(env *Env, now clock.Time, mss int, _ *Out) {
 	*s = Session{
 		env:      env,
-		deadline: now.Add(env.Handshake),
+		deadline: now.Add(min(env.Early, env.Handshake)),
 		active:   now,
 		mss:      uint16(max(0, min(mss, 1<<16-1))),
 		secret:   -1,
@@ -72,7 +74,7 @@ func (s *Session) Start(env *Env, now clock.Time, mss int, _ *Out) {
 func (s *Session) Want() (client, upstream int) {
 	switch s.state {
 	case StateHello:
-		return s.wantHello(), 0
+		return s.wantHello(), s.sides[Upstream].want()
 	case StateClientInit:
 		return s.wantInit(), 0
 	case StateDialDC, StateDialFront:
@@ -123,6 +125,9 @@ func (s *Session) UpstreamBuffers(scratch []byte, limit int, dst [][]byte) [][]b
 // Upstream takes n bytes that were read from the upstream into what UpstreamBuffers returned for the
 // same scratch. Out.Client points into scratch.
 func (s *Session) Upstream(now clock.Time, scratch []byte, n int, out *Out) {
+	if s.state == StateHello {
+		s.frontFirst(now, out)
+	}
 	if n == 0 || !s.delivering() {
 		return
 	}
@@ -131,6 +136,14 @@ func (s *Session) Upstream(now clock.Time, scratch []byte, n int, out *Out) {
 		out.Client = scratch[:n]
 	} else {
 		out.Client = s.downlink(scratch, n)
+	}
+}
+
+// Progress tells that bytes which were queued for one side went out. A peer that reads slowly is not idle.
+func (s *Session) Progress(now clock.Time) {
+	switch s.state {
+	case StateRelay, StateFront, StateDrain:
+		s.active = now
 	}
 }
 
@@ -146,6 +159,8 @@ func (s *Session) delivering() bool {
 // Dialed tells how the dial that Out.Dial asked for went.
 func (s *Session) Dialed(now clock.Time, ok bool, out *Out) {
 	switch {
+	case s.state == StateHello:
+		s.dialedEarly(ok)
 	case s.state != StateDialDC && s.state != StateDialFront:
 	case ok:
 		s.connected(now, out)

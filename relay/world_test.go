@@ -73,6 +73,7 @@ func newWorld(t testing.TB, wall clock.Unix, secrets ...tlsfront.Secret) *world 
 		Fronts:    NewFronts(hosts, 0),
 		Rand:      rand.NewChaCha8([32]byte{'r'}),
 		Wall:      wall,
+		Early:     testHandshake, // not before; see early_test.go
 		Handshake: testHandshake,
 		Idle:      testIdle,
 		Linger:    testLinger,
@@ -100,6 +101,9 @@ func (w *world) carryOut(out *Out) {
 	w.write(Client, out.Client, out.ShutClient, out.ResetClient)
 	w.write(Upstream, out.Upstream, out.ShutUpstream, out.ResetUpstream)
 	w.again = w.again || out.Again
+	if out.DropUpstream {
+		w.dropUpstream()
+	}
 	if out.Judged {
 		w.judged++
 	}
@@ -110,6 +114,24 @@ func (w *world) carryOut(out *Out) {
 		w.pending = out.Dial
 	}
 	w.close = max(w.close, out.Close)
+}
+
+// dropUpstream: only an upstream that has not been told anything is ever dropped.
+func (w *world) dropUpstream() {
+	u := &w.peers[Upstream]
+	if w.pending == DialNone && !u.there {
+		w.t.Fatal("nothing to drop")
+	}
+	if len(u.got)+len(u.queue) > 0 || u.wantFIN || u.wantRST {
+		w.t.Fatal("dropped in the middle")
+	}
+	w.pending, *u = DialNone, peer{}
+}
+
+// openEarly has the session, which has seen nothing yet, open the front after d.
+func (w *world) openEarly(d time.Duration) {
+	w.env.Early = d
+	w.call(func(out *Out) { w.s.Start(&w.env, w.now, 1460, out) })
 }
 
 func (w *world) write(to Side, b []byte, fin, rst bool) {

@@ -61,6 +61,7 @@ const (
 
 	ReasonTimer // the handshake timer fired
 	ReasonFIN   // the client ended its direction
+	ReasonFront // the front, opened early for a silent client, spoke or ended first
 
 	NumReasons // how many there are
 )
@@ -93,6 +94,7 @@ var reasonNames = [NumReasons]string{
 	ReasonBeforeStart:      "before-start",
 	ReasonReplayMemoryFull: "replay-memory-full",
 	ReasonTimer:            "timer",
+	ReasonFront:            "front",
 	ReasonFIN:              "fin",
 }
 
