@@ -184,6 +184,7 @@ func TestToFront(t *testing.T) {
 		{"extension past the end", extensions([]byte{0, 9, 0, 9}, make([]byte, 8)), lists + 4 + 4, ReasonExtensions},
 		{"two server names", extensions(serverNameExtension("a.example"), serverNameExtension("b.example")), lists + 4 + 18 + 2, ReasonDuplicate},
 		{"two unknown of one type", extensions(extension(7, nil), extension(7, nil)), lists + 4 + 4 + 2, ReasonDuplicate},
+		{"two key_shares", extensions(keyShareExtension(), keyShareExtension()), lists + 4 + 6 + 2, ReasonDuplicate},
 		{"server_name without a list", extensions(extension(0, nil)), lists + 4 + 4, ReasonServerName},
 		{"server_name list empty", extensions(extension(0, []byte{0, 0})), lists + 4 + 6, ReasonServerName},
 		{"server_name list short", extensions(extension(0, append(vector(2, []byte{0, 0, 1, 'a'}), 0))), lists + 4 + 11, ReasonServerName},
@@ -236,6 +237,12 @@ func TestPlausible(t *testing.T) {
 		{"two compression methods", with(func(p *helloParts) { p.compression = []byte{2, 1, 0} })},
 		{"one GREASE type twice", with(func(p *helloParts) {
 			p.extensions = vector(2, join(extension(0x5a5a, nil), extension(0x5a5a, []byte{0})))
+		})},
+		{"longest server_name", with(func(p *helloParts) {
+			p.extensions = vector(2, serverNameExtension(string(make([]byte, 255))))
+		})},
+		{"an extension type over 31 once", with(func(p *helloParts) {
+			p.extensions = vector(2, join(extension(43, []byte{2, 3, 4}), extension(51+64, nil), extension(51+128, nil)))
 		})},
 		{"no key shares", with(func(p *helloParts) { p.extensions = vector(2, keyShareExtension()) })},
 		{"16 KiB", with(func(p *helloParts) {

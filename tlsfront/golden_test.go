@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"encoding/hex"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -71,25 +73,16 @@ func readGolden(t testing.TB, file string) (head map[string]string, body []byte)
 
 func writeGolden(t testing.TB, file, header string, body []byte) {
 	t.Helper()
-	var b strings.Builder
-	b.WriteString(header + "\n")
-	for line := range strings.SplitSeq(wrap(hex.EncodeToString(body), 120), "\n") {
-		b.WriteString(line + "\n")
+	text := []byte(header + "\n")
+	for line := range slices.Chunk(body, 60) {
+		text = fmt.Appendf(text, "%x\n", line)
 	}
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(file, []byte(b.String()), 0o644); err != nil {
+	if err := os.WriteFile(file, text, 0o644); err != nil {
 		t.Fatal(err)
 	}
-}
-
-func wrap(s string, width int) string {
-	var lines []string
-	for len(s) > width {
-		lines, s = append(lines, s[:width]), s[width:]
-	}
-	return strings.Join(append(lines, s), "\n")
 }
 
 // parseSecret splits an ee secret in hex.

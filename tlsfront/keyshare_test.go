@@ -58,6 +58,18 @@ func TestCompress(t *testing.T) {
 	}
 }
 
+// TestCoefficient: 12-bit numbers from q on are passed over.
+func TestCoefficient(t *testing.T) {
+	block := make([]byte, 384) // drawn from the end, two numbers in three bytes
+	copy(block[378:], []byte{0x00, 0x1d, 0xff, 0xff, 0x1f, 0xd0})
+	m := shareMaker{}
+	for _, want := range []uint{mlkemQ - 1, 0, 0} {
+		if got := m.coefficient(bytes.NewReader(block)); got != want {
+			t.Fatalf("drew %d, want %d", got, want)
+		}
+	}
+}
+
 // unpack reads the coefficients of u (10 bits) and v (4 bits) of a ciphertext.
 func unpack(ciphertext []byte) (u, v []int) {
 	bit := func(i int) int { return int(ciphertext[i/8]) >> (i % 8) & 1 }

@@ -8,27 +8,33 @@ import (
 	"slices"
 )
 
-// Sizes of the reply.
+// Sizes of RFC 8446 and draft-ietf-tls-ecdhe-mlkem.
 const (
 	hybridShareLen = mlkemCipher + x25519ShareLen
 
-	// serverHelloLen is a ServerHello record without its session id and key share (RFC 8446 §4.1.3): record and handshake header,
-	// version, random, session id length, suite, compression, extensions length, supported_versions, key_share.
+	// serverHelloLen is a ServerHello record without its session id and key share (RFC 8446 §4.1.3): record and
+	// handshake header, version, random, session id length, suite, compression, extensions length,
+	// supported_versions, key_share.
 	serverHelloLen = RecordHeaderLen + handshakeHeaderLen + 2 + randomLen + 1 + 2 + 1 + 2 + 6 + 8
 
 	// behindServerHello is the ChangeCipherSpec record and the header of the last record.
 	behindServerHello = RecordHeaderLen + 1 + RecordHeaderLen
 
-	// What a server without a profile of its front sends in its encrypted records, the certificate above all: a range of our
-	// choosing, where the chains of two ECDSA certificates that sites use today lie.
+	// moreFinished is what a Finished of SHA-384 has over one of SHA-256.
+	moreFinished = 48 - 32
+)
+
+// Numbers of our choosing: the range of a server's encrypted records, the certificate above all, until the front's own
+// length is known. The chains of two ECDSA certificates that sites use today lie in it.
+const (
 	minFlight = 2200
 	maxFlight = 3600
 )
 
 // AppendReply appends the answer to an accepted hello to dst: a ServerHello, a ChangeCipherSpec, one record of
 // application data, and nothing else, for that is all that clients take. raw is what Judge saw. mss is the payload of
-// a TCP segment to this client, 0 when unknown. It must leave in one write, and nothing may follow before the client has
-// spoken: Android's client takes what it has read so far for the whole reply.
+// a TCP segment to this client, 0 when unknown. dst must not share bytes with raw. The reply must leave in one write, and
+// nothing may follow before the client has spoken: Android's client takes what it has read by then for the whole reply.
 //
 // The shape is that of OpenSSL and Go: session id echoed, supported_versions before key_share, the client's first
 // TLS 1.3 suite, X25519MLKEM768 when it has a share for it. It allocates nothing when dst has room for 4,900 bytes.
@@ -91,7 +97,7 @@ func endsBehind(mss, n int) bool {
 func (g *Gate) appendFlight(dst []byte, h *Hello) []byte {
 	n := g.secrets[h.Secret()].flight
 	if h.offer.suite == suiteAES256GCM {
-		n += 48 - 32
+		n += moreFinished
 	}
 	coins := g.sum[:1]
 	fill(g.rnd, coins)

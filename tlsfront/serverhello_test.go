@@ -328,8 +328,8 @@ func TestReplyAllocates(t *testing.T) {
 }
 
 func TestReplyFitsItsPromise(t *testing.T) {
-	longest := serverHelloLen + maxSessionIDLen + hybridShareLen + behindServerHello + maxFlight + 16 + 2
-	if longest > 4900 || maxFlight+18 > 10240 {
+	longest := serverHelloLen + maxSessionIDLen + hybridShareLen + behindServerHello + maxFlight + moreFinished + 2
+	if longest > 4900 || maxFlight+moreFinished+2 > 10240 {
 		t.Fatal(longest)
 	}
 }
