@@ -25,9 +25,6 @@ import (
 // patience ends a visitor that hangs; nothing is measured against it.
 const patience = 30 * time.Second
 
-// headerDate is the one header line that differs between two answers of one server, in HTTP/1.1 or HTTP/2.
-var headerDate = regexp.MustCompile(`(?im)^date: [^\r\n]+`)
-
 // curl fetches from siteHost as served at addr and tells what came of it: curl's exit code, for each answer its
 // status, version, whether it needed a new connection, the certificate, headers and a digest of everything.
 func curl(t *testing.T, s *site, addr string, args ...string) string {
@@ -44,7 +41,7 @@ func curl(t *testing.T, s *site, addr string, args ...string) string {
 	if err != nil && !errors.As(err, &exit) {
 		t.Fatalf("curl is missing: apt-get install curl (%v)", err)
 	}
-	content := headerDate.ReplaceAll(body.Bytes(), []byte("date: *"))
+	content := undated(body.Bytes())
 	headers, _, _ := bytes.Cut(content, []byte("\r\n\r\n"))
 	return fmt.Sprintf("exit %d\n%s%s\n%d bytes %x", cmd.ProcessState.ExitCode(), &notes, headers, len(content), sha256.Sum256(content))
 }
@@ -104,7 +101,7 @@ func sClient(t *testing.T, s *site, addr string, args ...string) (report, answer
 	report = strings.Join(append(steadyLines.FindAllString(out, -1), pemBlock.FindAllString(out, -1)...), "\n")
 	request := "GET /64k HTTP/1.1\r\nHost: " + siteHost + "\r\nConnection: close\r\n\r\n"
 	answer = openssl(t, request, append(connect, "-quiet", "-ign_eof")...)
-	return report, headerDate.ReplaceAllString(answer, "date: *")
+	return report, string(undated([]byte(answer)))
 }
 
 // openssl runs the command with input and returns its output. That it may fail is part of what is compared.
@@ -186,7 +183,7 @@ func fetchThenFIN(t *testing.T, s *site, addr string) []byte {
 	if err := errors.Join(err, readErr); err != nil {
 		t.Errorf("%s: %v", addr, err)
 	}
-	return headerDate.ReplaceAll(answer, []byte("date: *"))
+	return undated(answer)
 }
 
 // TestFrontResetsInTheMiddle fetches a page whose server dies after 64 KiB of it.
