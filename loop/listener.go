@@ -6,25 +6,12 @@ import (
 	"net"
 	"net/netip"
 	"strconv"
-	"time"
 
-	"github.com/panjf2000/gnet/v2/pkg/netpoll"
 	"golang.org/x/sys/unix"
-
-	"mtrelay/clock"
-	"mtrelay/relay"
-	"mtrelay/stats"
 )
 
-// Numbers of our choosing.
-const (
-	backlog = 4096 // the kernel lowers it to net.core.somaxconn
-	// acceptsPerEvent bounds a burst of accepts, so that it does not starve those who are connected.
-	acceptsPerEvent = 64
-	// acceptPause is how long a listener rests when descriptors or memory have run out. A listener left
-	// in the poller would report the waiting client again and again.
-	acceptPause = 100 * time.Millisecond
-)
+// backlog is a number of our choosing; the kernel lowers it to net.core.somaxconn.
+const backlog = 4096
 
 // boundSockets are listening sockets, not yet served.
 type boundSockets struct {
@@ -135,115 +122,6 @@ func explain(err error) error {
 		return fmt.Errorf("%w: this machine has no such address", err)
 	}
 	return err
-}
-
-// A listener accepts for one loop.
-type listener struct {
-	loop    *loop
-	fd      int
-	address netip.AddrPort
-	pause   clock.Timer[expirer]
-	paused  bool
-}
-
-// listen starts to accept from fd, which the loop owns from now on.
-func (l *loop) listen(fd int, address netip.AddrPort) error {
-	ln := &listener{loop: l, fd: fd, address: address}
-	ln.pause.Owner = ln
-	l.listeners = append(l.listeners, ln)
-	l.enter(fd, ln)
-	return ln.watch()
-}
-
-// watch registers the listener level-triggered: clients beyond acceptsPerEvent are reported again.
-func (ln *listener) watch() error {
-	return ln.loop.poller.AddRead(&netpoll.PollAttachment{FD: ln.fd}, false)
-}
-
-func (ln *listener) ready(uint32) {
-	for range acceptsPerEvent {
-		fd, sa, err := unix.Accept4(ln.fd, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
-		switch err {
-		case nil:
-			ln.loop.accept(fd, addrPort(sa))
-		case unix.EAGAIN:
-			return
-		case unix.EINTR, unix.ECONNABORTED: // the next client may be fine
-			ln.loop.report.acceptFailed(err)
-		default:
-			ln.rest(err)
-			return
-		}
-	}
-}
-
-// rest takes the listener out of the poller for a while.
-func (ln *listener) rest(err error) {
-	ln.loop.report.acceptFailed(err)
-	ln.setPaused(true)
-	_ = ln.loop.poller.Delete(ln.fd)
-	ln.loop.wheel.Set(&ln.pause, ln.loop.now.Add(acceptPause))
-}
-
-// expire is called by the timer wheel: the pause is over.
-func (ln *listener) expire() {
-	if err := ln.watch(); err != nil {
-		ln.loop.wheel.Set(&ln.pause, ln.loop.now.Add(acceptPause))
-		return
-	}
-	ln.setPaused(false)
-}
-
-func (ln *listener) setPaused(paused bool) {
-	if ln.paused != paused {
-		ln.paused = paused
-		ln.loop.report.listenerPaused(ln.address, paused)
-	}
-}
-
-// closeListeners gives the ports back. Clients that the kernel has accepted but we have not get RST.
-func (l *loop) closeListeners() {
-	for _, ln := range l.listeners {
-		l.wheel.Stop(&ln.pause)
-		l.drop(ln.fd)
-	}
-	l.listeners = nil
-}
-
-// accept starts a session for a new client, unless as many are there as may be.
-func (l *loop) accept(fd int, address netip.AddrPort) {
-	if !l.admit(address) {
-		resetOnClose(fd)
-		_ = unix.Close(fd)
-		return
-	}
-	l.opts.Stats.Accepted.Inc()
-	mss, _ := unix.GetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_MAXSEG) // 0: unknown
-	p := l.newPair(fd, address)
-	l.out = relay.Out{}
-	p.session.Start(&l.env, l.now, mss, &l.out)
-	if err := l.watch(fd, p.client()); err != nil {
-		p.client().rst = true
-		p.close()
-		return
-	}
-	p.carryOut()
-	p.turn()
-}
-
-// admit takes a place among all clients and one among those without a verdict.
-func (l *loop) admit(address netip.AddrPort) bool {
-	s := l.server
-	switch {
-	case !s.clients.take(l.opts.MaxConnections):
-		l.report.refused(stats.Concurrency, address, l.opts.MaxConnections)
-	case !s.unproven.take(l.opts.MaxUnproven):
-		s.clients.leave()
-		l.report.refused(stats.Unproven, address, l.opts.MaxUnproven)
-	default:
-		return true
-	}
-	return false
 }
 
 // zone returns the interface of a link-local address.

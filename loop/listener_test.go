@@ -155,3 +155,17 @@ func TestTooManyUnproven(t *testing.T) {
 	await(t, "a place is free", func() bool { return s.unproven.taken.Load() < 2 })
 	echo(t, connect(t, s), 1000)
 }
+
+// TestListenerIsOpenedAnew: whatever breaks a listening socket, its port comes back.
+func TestListenerIsOpenedAnew(t *testing.T) {
+	dc := fakeDC(t, relaytest.Echo)
+	o := options(dc.Addr(), fakeFront(t, echoFront))
+	o.Loops = 1
+	s := serve(t, o)
+	established := connect(t, s)
+	s.loops[0].call(func(l *loop) { unix.Shutdown(l.listeners[0].fd, unix.SHUT_RDWR) })
+	await(t, "the listener is missed", func() bool { return s.Healthy() != nil })
+	await(t, "the listener is back", func() bool { return s.Healthy() == nil })
+	echo(t, connect(t, s), 1000)
+	echo(t, established, 1000)
+}

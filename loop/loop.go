@@ -40,6 +40,7 @@ type loop struct {
 	dropped    []int   // out of the poller in this batch
 	closable   []int   // out of the poller for a whole batch
 	listeners  []*listener
+	reserve    int // a descriptor to be given up when there are no others; -1: none
 	draining   bool
 	drained    bool
 	empty      chan struct{} // closed once drained
@@ -75,6 +76,7 @@ func newLoop(s *Server) (*loop, error) {
 	l.env = s.newEnv(&l.chunks)
 	l.tick()
 	l.wheel = clock.NewWheel[expirer](l.now)
+	l.openReserve()
 	if err := l.openAlarm(); err != nil {
 		return nil, err
 	}
@@ -160,4 +162,5 @@ func (l *loop) closeAll() {
 	l.closeDropped()
 	l.alarm.close()
 	l.again.close()
+	_ = unix.Close(l.reserve)
 }

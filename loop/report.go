@@ -81,6 +81,12 @@ var limitTexts = map[stats.Limit]string{
 	stats.Fronted:     "refused a visitor of the front: as many are there as [domain-fronting] max-connections allows",
 }
 
+// concurrencyLowered tells that there are fewer descriptors than concurrency takes.
+func (r *reporter) concurrencyLowered(to int, needed uint64) {
+	r.log.Warn().Int("concurrency", to).Uint64("needed", needed).
+		Msg("concurrency is lowered to what the limit of open files allows; raise that (ulimit -n, or LimitNOFILE= in the unit file) to what is needed")
+}
+
 // refused tells of a client that got RST because of a limit.
 func (r *reporter) refused(by stats.Limit, client netip.AddrPort, limit int) {
 	r.stats.Refused[by].Inc()

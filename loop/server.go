@@ -72,6 +72,9 @@ func Start(opts Options) (*Server, error) {
 		s.abandon()
 		return nil, err
 	}
+	if needed := s.opts.fitDescriptors(); needed > 0 {
+		s.report.concurrencyLowered(s.opts.MaxConnections, needed)
+	}
 	for _, l := range s.loops {
 		s.running.Go(l.run)
 	}
