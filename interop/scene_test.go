@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -25,12 +23,16 @@ type sceneConfig struct {
 	top    string   // more lines before the first table
 	front  string   // default: a port that nobody listens on
 	fronts string   // more lines of [domain-fronting]
-	dcs    []string // the addresses of every DC
+	dcs    []string // where every DC but echoID is; default: the scene's
 	tables string   // more tables
 }
 
-func (c *sceneConfig) text(t *testing.T) string {
+// text fills in what was left out; dc is the address of the DC echoID.
+func (c *sceneConfig) text(t *testing.T, dc string) string {
 	t.Helper()
+	if c.dcs == nil {
+		c.dcs = []string{dc}
+	}
 	if c.bind == nil {
 		c.bind = []string{fmt.Sprintf("127.0.0.1:%d", freePort(t))}
 	}
@@ -41,8 +43,8 @@ func (c *sceneConfig) text(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return fmt.Sprintf("secret = \"ee%x%x\"\nbind-to = %s\n%s\n[domain-fronting]\nhost = %q\nport = %s\n%s\n[dc]\n\"*\" = %s\n%s\n",
-		sceneKey, siteHost, list(c.bind), c.top, host, port, c.fronts, list(c.dcs), c.tables)
+	return fmt.Sprintf("secret = \"ee%x%x\"\nbind-to = %s\n%s\n[domain-fronting]\nhost = %q\nport = %s\n%s\n[dc]\n\"%d\" = %q\n\"*\" = %s\n%s\n",
+		sceneKey, siteHost, list(c.bind), c.top, host, port, c.fronts, echoID, dc, list(c.dcs), c.tables)
 }
 
 func list(values []string) string {
@@ -64,10 +66,13 @@ type scene struct {
 	work map[int]func(*relaytest.DCConn) // by DC id
 }
 
+// sceneDC stands for the scene's DC in a list of addresses.
+const sceneDC = "scene"
+
 // echoID is the DC that sends back what it gets.
 const echoID = 1
 
-// startScene runs a proxy whose only DC, unless the configuration names others, is the scene's.
+// startScene runs a proxy; the DC echoID, and every other one that the configuration does not say, is the scene's.
 func startScene(t *testing.T, c sceneConfig) *scene {
 	t.Helper()
 	dc, err := relaytest.ListenDC("127.0.0.1:0")
@@ -81,8 +86,12 @@ func startScene(t *testing.T, c sceneConfig) *scene {
 			t.Error(err)
 		}
 	})
-	c.dcs = append(c.dcs, dc.Addr())
-	config := c.text(t)
+	for i, addr := range c.dcs {
+		if addr == sceneDC {
+			c.dcs[i] = dc.Addr()
+		}
+	}
+	config := c.text(t, dc.Addr())
 	s.addr = c.bind[0]
 	s.proxy = startProxy(t, config)
 	return s
@@ -258,16 +267,6 @@ func (s *scene) untilFDs(t *testing.T, want int) {
 		got := s.fds(t)
 		return got == want, fmt.Sprintf("the proxy has %d descriptors open, it had %d", got, want)
 	})
-}
-
-// writeConfig writes a configuration for a proxy that is not expected to serve.
-func writeConfig(t *testing.T, text string) (path string) {
-	t.Helper()
-	path = filepath.Join(t.TempDir(), "config.toml")
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return path
 }
 
 // readToEnd reads what the other side sends until it ends the connection, and tells how it did.
