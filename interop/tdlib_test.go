@@ -32,8 +32,9 @@ func isolated(t *testing.T) bool {
 	if os.Geteuid() != 0 {
 		unshare = append(unshare, "--map-root-user") // where the kernel lets anybody have a namespace
 	}
-	// The shell stays in front of the test binary only until the loopback interface is up.
-	script := `ip link set lo up && exec "$0" "$@"`
+	// The shell stays in front of the test binary only until the loopback interface is up. Debian keeps ip where
+	// only root's PATH finds it.
+	script := `PATH=$PATH:/usr/sbin:/sbin; ip link set lo up && exec "$0" "$@"`
 	args := append(unshare, "sh", "-c", script, os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v", "-test.count=1")
 	cmd := exec.CommandContext(t.Context(), "unshare", args...)
 	cmd.Env = append(os.Environ(), isolatedVar+"=1", proxyBinaryVar+"="+binary)
@@ -188,8 +189,8 @@ func tdlibFindsNoDC(t *testing.T) {
 	checkLost(t, ping(t, s.addr, faketls(stageKey)))
 }
 
-// lost is how TDLib's words for a lost connection begin. The second is what it says of 19 bytes that make no sense to
-// it: the same to TDLib, which dials again after both. To be strict, leave it out once such bytes make sense.
+// lost is how TDLib's words for a lost connection begin. The second is what it makes of the record that stands for a
+// close_notify where the record's bytes decrypt to the length of an absurd frame. TDLib dials again after both.
 var lost = []string{"Connection closed", "Expected packet size is too big"}
 
 // checkLost wants a ping that failed because the connection went, rather than for want of an answer.
