@@ -77,7 +77,7 @@ func tuneMemory() {
 
 // start serves clients, and the counters if the configuration wants them served.
 func start(c *conf.Config, log zerolog.Logger) (*loop.Server, *stats.Stats, error) {
-	counters := stats.New(versionText(), loop.StatsLabels())
+	counters := stats.New(versionText(), loop.StatsLabels(secrets(c)))
 	ln, err := listenStats(c)
 	if err != nil {
 		return nil, nil, err

@@ -181,7 +181,7 @@ func (l *loop) accept(fd int, address netip.AddrPort) {
 	mss, _ := unix.GetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_MAXSEG) // 0: unknown
 	p := l.newPair(fd, address)
 	l.out = relay.Out{}
-	p.session.Start(&l.env, l.now, mss, &l.out)
+	p.session.Start(&l.env, l.now, relay.Peer{MSS: mss, Secret: l.recent.secret(address.Addr())}, &l.out)
 	if err := l.watch(fd, p.client()); err != nil {
 		p.client().rst = true
 		p.close()

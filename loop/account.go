@@ -9,8 +9,11 @@ import (
 // What a pair counts and logs about its session.
 
 // StatsLabels returns the closed sets of labels that the loops count by.
-func StatsLabels() stats.Labels {
+func StatsLabels(secrets []tlsfront.Secret) stats.Labels {
 	l := stats.Labels{DCs: relay.DCLabels()}
+	for _, s := range secrets {
+		l.Secrets = append(l.Secrets, s.Name)
+	}
 	for _, s := range relay.States() {
 		l.States = append(l.States, s.String())
 	}
@@ -41,14 +44,28 @@ func (p *pair) counted() *stats.Upstream {
 	return &p.loop.opts.Stats.DCs[p.dc]
 }
 
+// owner returns the counters of the secret that the client proved to hold, nil if it did not.
+func (p *pair) owner() *stats.Secret {
+	if p.session.Verdict() != tlsfront.Accepted {
+		return nil
+	}
+	return p.loop.opts.Stats.Secrets[p.session.Secret()]
+}
+
 // count adds n bytes that were read from s and are on their way to the other side.
 func (p *pair) count(s *socket, n int) {
 	switch {
 	case !p.fronted && p.session.DC() == 0: // a handshake, which nobody pays for
 	case s.side == relay.Client:
 		p.counted().Up.Add(n)
+		if c := p.owner(); c != nil {
+			c.Up.Add(n)
+		}
 	default:
 		p.counted().Down.Add(n)
+		if c := p.owner(); c != nil {
+			c.Down.Add(n)
+		}
 	}
 }
 
@@ -58,6 +75,9 @@ func (p *pair) judged() {
 	s := &p.session
 	if s.Verdict() == tlsfront.Accepted {
 		p.loop.opts.Stats.Handshakes.Inc()
+		p.owner().Handshakes.Inc()
+		p.owner().Open.Inc()
+		p.loop.recent.note(p.address.Addr(), s.Secret())
 		p.loop.report.log.Debug().Stringer("client", p.address).Str("secret", p.loop.opts.Secrets[s.Secret()].Name).Msg("accepted")
 		return
 	}
@@ -75,6 +95,9 @@ func (p *pair) finished() {
 	}
 	p.leaveUnproven()
 	p.leaveFront()
+	if c := p.owner(); c != nil {
+		c.Open.Dec()
+	}
 	p.loop.report.log.Debug().Stringer("client", p.address).Int("dc", s.DC()).Stringer("state", p.state).
 		Stringer("reason", s.EndReason()).Dur("dur", p.loop.now.Sub(p.accepted)).Msg("ended")
 }

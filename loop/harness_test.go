@@ -159,7 +159,7 @@ func openDescriptors(t testing.TB) int {
 }
 
 func newStats() *stats.Stats {
-	return stats.New("test", StatsLabels())
+	return stats.New("test", StatsLabels([]tlsfront.Secret{{Name: "default"}}))
 }
 
 // refuses tells whether nobody listens for s any more.

@@ -47,7 +47,8 @@ type loop struct {
 	env        relay.Env
 	chunks     chunk.Pool
 	avoid      map[netip.AddrPort]clock.Time // addresses that failed, until when they are tried last
-	out        relay.Out                     // of the call into a session that is under way
+	recent     recent
+	out        relay.Out // of the call into a session that is under way
 	scratch    []byte
 	bufs       [][]byte // scratch for vectored calls
 	vectors    vectors

@@ -33,6 +33,9 @@ func (s *Session) feedHello(now clock.Time, p []byte, out *Out) {
 // judge looks for the secret that signed the ClientHello, a budget of secrets at a time.
 func (s *Session) judge(now clock.Time, out *Out) {
 	o := s.opening
+	if !s.scanning {
+		o.hello.TryFirst(int(s.likely))
+	}
 	v := s.env.Gate.Judge(&o.hello, o.held, s.env.Wall, maxHMACs)
 	s.scanning = v == tlsfront.Scan
 	s.secret = int32(o.hello.Secret())

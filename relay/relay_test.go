@@ -309,7 +309,7 @@ func TestOpeningsAreReused(t *testing.T) {
 		t.Fatal("something is kept")
 	}
 	w.s.Release()
-	w.s.Start(&w.env, w.now, 0, new(Out))
+	w.s.Start(&w.env, w.now, Peer{}, new(Out))
 	if w.s.opening != nil {
 		t.Error("a silent client has an opening")
 	}

@@ -39,7 +39,8 @@ type Session struct {
 	sides    [2]side
 	dc       int16
 	mss      uint16
-	secret   int32
+	secret   int32 // -1 until a digest matched
+	likely   int32 // tried first
 	state    State
 	verdict  tlsfront.Verdict
 	refusal  tlsfront.Reason
@@ -57,14 +58,20 @@ type side struct {
 	broken bool // a write to it failed: its FIN, when read, stands for an RST
 }
 
-// Start begins the session of a client that was accepted just now. mss is the client's TCP_MAXSEG, 0 if
-// unknown. env must outlive the session.
-func (s *Session) Start(env *Env, now clock.Time, mss int, _ *Out) {
+// Peer is what the loop knows about a client that it has just accepted.
+type Peer struct {
+	MSS    int // TCP_MAXSEG of its socket, 0 if unknown
+	Secret int // index of the secret that was last used from its address, 0 if none: tried first
+}
+
+// Start begins the session of a client that was accepted just now. env must outlive the session.
+func (s *Session) Start(env *Env, now clock.Time, peer Peer, _ *Out) {
 	*s = Session{
 		env:      env,
 		deadline: now.Add(min(env.Early, env.Handshake)),
 		active:   now,
-		mss:      uint16(max(0, min(mss, 1<<16-1))),
+		mss:      uint16(max(0, min(peer.MSS, 1<<16-1))),
+		likely:   int32(peer.Secret),
 		secret:   -1,
 	}
 	s.sides[Upstream] = side{ended: true, shut: true}

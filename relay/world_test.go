@@ -79,7 +79,7 @@ func newWorld(t testing.TB, wall clock.Unix, secrets ...tlsfront.Secret) *world 
 		Linger:    testLinger,
 	}
 	w.peers[Client].there = true
-	w.call(func(out *Out) { w.s.Start(&w.env, w.now, 1460, out) })
+	w.call(func(out *Out) { w.s.Start(&w.env, w.now, Peer{MSS: 1460}, out) })
 	return w
 }
 
@@ -131,7 +131,7 @@ func (w *world) dropUpstream() {
 // openEarly has the session, which has seen nothing yet, open the front after d.
 func (w *world) openEarly(d time.Duration) {
 	w.env.Early = d
-	w.call(func(out *Out) { w.s.Start(&w.env, w.now, 1460, out) })
+	w.call(func(out *Out) { w.s.Start(&w.env, w.now, Peer{MSS: 1460}, out) })
 }
 
 func (w *world) write(to Side, b []byte, fin, rst bool) {

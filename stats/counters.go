@@ -25,6 +25,7 @@ type Labels struct {
 	FrontReasons []string // why a client went to the front
 	EndReasons   []string // why a session ended
 	DCs          []string // "1" … "5", "203", and whatever stands for the rest
+	Secrets      []string // as the operator named them
 }
 
 // relayState is the state in which a connection is what the operator is here for.
@@ -89,8 +90,9 @@ type Stats struct {
 	FrontUnreachable *metrics.Counter   // clients for whom no address of the front answered
 	Ended            []*metrics.Counter // sessions by the reason of their end
 
-	DCs   []Upstream // by DC
-	Front Upstream
+	DCs     []Upstream // by DC
+	Front   Upstream
+	Secrets []*Secret // by secret
 
 	version      string
 	labels       Labels
@@ -122,6 +124,7 @@ func newStats(version string, l Labels, m memory, now func() time.Time) *Stats {
 		ToFront:          counters(set, l.FrontReasons, "mtrelay_handshakes_total", "reason", "verdict", "front"),
 		Ended:            counters(set, l.EndReasons, "mtrelay_sessions_ended_total", "reason"),
 		Front:            newUpstream(set, "traffic", "front"),
+		Secrets:          newSecrets(set, l.Secrets),
 	}
 	if s.relayed < 0 {
 		panic("stats: internal error: no state is named " + relayState)

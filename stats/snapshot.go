@@ -25,6 +25,9 @@ import "github.com/VictoriaMetrics/metrics"
 //	    "relay": {"up": 1, "down": 1},
 //	    "front": {"up": 1, "down": 1}
 //	  },
+//	  "secrets": {                     the first 200 by name, the rest as "other"
+//	    "alice": {"handshakes": 9, "connections": 2, "up": 1, "down": 1}
+//	  },
 //	  "dial_failures": {"relay": 0, "front": 0},
 //	  "rss_bytes": 9000000,
 //	  "bytes_per_connection": 2000,    marginal: (rss_bytes - rss_bytes without connections) / relayed
@@ -49,6 +52,7 @@ type snapshot struct {
 	FrontUnreachable uint64            `json:"front_unreachable"`
 	Ended            map[string]uint64 `json:"ended"`
 	Bytes            traffic[updown]   `json:"bytes"`
+	Secrets          map[string]secret `json:"secrets"`
 	DialFailures     traffic[uint64]   `json:"dial_failures"`
 
 	RSSBytes int64 `json:"rss_bytes"`
@@ -101,6 +105,7 @@ func (s *Stats) snapshot() snapshot {
 		Handshakes:       handshakes{Accepted: s.Handshakes.Get(), Front: byName(s.labels.FrontReasons, s.ToFront)},
 		FrontUnreachable: s.FrontUnreachable.Get(),
 		Ended:            byName(s.labels.EndReasons, s.Ended),
+		Secrets:          s.secretsByName(),
 		RSSBytes:         u.rss,
 		perConnection:    divide(c.Relayed, u.rss, s.base.rss),
 	}

@@ -51,6 +51,7 @@ type Hello struct {
 
 	offer  offer
 	secret int32 // index + 1 of the secret whose digest matched; 0 when none did yet
+	first  int32 // the secret to be tried before the others
 	tried  int32 // secrets whose digest was compared
 	skew   int64 // seconds
 }

@@ -88,7 +88,7 @@ func (g *Gate) Judge(h *Hello, raw []byte, wall clock.Unix, budget int) Verdict 
 			return Scan
 		}
 		budget--
-		i := int(h.tried)
+		i := h.next()
 		h.tried++
 		if !g.matches(i, hello) {
 			continue
@@ -103,6 +103,21 @@ func (g *Gate) Judge(h *Hello, raw []byte, wall clock.Unix, budget int) Verdict 
 	}
 	h.verdict = Front
 	return Front
+}
+
+// TryFirst has Judge begin with this secret, such as the one that was last used from the client's address. To be called
+// before the first Judge, with an index that a secret has.
+func (h *Hello) TryFirst(secret int) { h.first = int32(secret) }
+
+// next returns the secret to be tried: the first one first, then the others in order.
+func (h *Hello) next() int {
+	switch {
+	case h.tried == 0:
+		return int(h.first)
+	case h.tried <= h.first:
+		return int(h.tried) - 1
+	}
+	return int(h.tried)
 }
 
 // Secret returns the index of the secret whose digest matched, -1 until one did. It is known also for a hello that was

@@ -278,3 +278,32 @@ func TestNames(t *testing.T) {
 		}
 	}
 }
+
+// TestTryFirst: whichever is tried first, each secret is tried once, and the first one's hello costs one HMAC.
+func TestTryFirst(t *testing.T) {
+	secrets := make([]Secret, 5)
+	for i := range secrets {
+		secrets[i] = Secret{Host: alice.Host, Key: [16]byte{byte(i), 7}}
+	}
+	for first := range secrets {
+		for signer := range secrets {
+			raw := signed(secrets[signer].Key, now, alice.Host)
+			h := new(Hello)
+			h.Feed(raw)
+			h.TryFirst(first)
+			if v := gateFor(secrets...).Judge(h, raw, now, len(secrets)); v != Accepted || h.Secret() != signer {
+				t.Fatalf("first %d, signed by %d: %v, secret %d", first, signer, v, h.Secret())
+			}
+			if first == signer && h.tried != 1 {
+				t.Fatalf("%d HMACs for the first secret's hello", h.tried)
+			}
+		}
+		raw := signed([16]byte{9}, now, alice.Host)
+		h := new(Hello)
+		h.Feed(raw)
+		h.TryFirst(first)
+		if v := gateFor(secrets...).Judge(h, raw, now, len(secrets)); v != Front || h.tried != 5 {
+			t.Fatalf("first %d, a stranger: %v after %d HMACs", first, v, h.tried)
+		}
+	}
+}
