@@ -82,6 +82,7 @@ func (p *pair) judged() {
 		return
 	}
 	p.loop.opts.Stats.ToFront[s.FrontReason()].Inc()
+	p.loop.report.sentToFront(s.FrontReason(), p.address, s.Skew())
 	p.loop.report.log.Debug().Stringer("client", p.address).Stringer("reason", s.FrontReason()).Msg("sent to the front")
 }
 
@@ -93,6 +94,7 @@ func (p *pair) finished() {
 	if s.EndReason() == relay.ReasonFrontUnreachable {
 		p.loop.opts.Stats.FrontUnreachable.Inc()
 	}
+	p.loop.report.endedRefused(s.EndReason(), p.address)
 	p.leaveUnproven()
 	p.leaveFront()
 	if c := p.owner(); c != nil {

@@ -15,16 +15,17 @@ import (
 // A reporter counts and logs for all loops: the sessions and the loops say what happened, only this
 // file says how it is shown. Safe for concurrent use.
 type reporter struct {
-	log    zerolog.Logger
-	stats  *stats.Stats
-	limits limits
+	log      zerolog.Logger
+	stats    *stats.Stats
+	limits   limits
+	refusals refusals
 
 	mu     sync.Mutex
 	paused map[netip.AddrPort]int // listeners that do not accept, with the number of loops concerned
 }
 
 func newReporter(o *Options) *reporter {
-	return &reporter{log: o.Log, stats: o.Stats, limits: limits{}, paused: make(map[netip.AddrPort]int)}
+	return &reporter{log: o.Log, stats: o.Stats, refusals: newRefusals(), paused: make(map[netip.AddrPort]int)}
 }
 
 // A topic is what a rate-limited line is about. The set is closed, so that peers cannot grow it.
