@@ -145,13 +145,22 @@ func startNginx(t *testing.T, s *site) *origin {
 	}
 	me, group := whoAmI(t)
 	dir := t.TempDir()
-	addr := fmt.Sprintf("127.0.0.1:%d", freePort(t))
+	ln := listen(t, "127.0.0.1:0").(*net.TCPListener)
+	defer ln.Close()
+	socket, err := ln.File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer socket.Close()
+	addr, errorLog := ln.Addr().String(), filepath.Join(dir, "error.log")
 	conf := fmt.Sprintf(nginxConf, dir, me, group, int(originTimer.Seconds()), addr, s.certFile, s.keyFile, s.dir, startApplication(t))
 	writeFile(t, filepath.Join(dir, "nginx.conf"), []byte(conf))
 
-	output := &syncBuffer{}
-	cmd := exec.Command(binary, "-p", dir, "-c", "nginx.conf", "-e", filepath.Join(dir, "error.log"), "-g", "daemon off;")
-	cmd.Stdout, cmd.Stderr = output, output
+	cmd := exec.Command(binary, "-p", dir, "-c", "nginx.conf", "-e", errorLog, "-g", "daemon off;")
+	// As in an upgrade of nginx the socket is handed down, so no other process can take the port in between, and
+	// whoever connects too early waits in the backlog.
+	cmd.ExtraFiles = []*os.File{socket}
+	cmd.Env = append(os.Environ(), "NGINX=3;")
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -161,11 +170,10 @@ func startNginx(t *testing.T, s *site) *origin {
 	})
 	t.Cleanup(func() {
 		stop()
-		if t.Failed() && output.String() != "" {
-			t.Logf("output of nginx:\n%s", output)
+		if text, err := os.ReadFile(errorLog); t.Failed() && err == nil {
+			t.Logf("error log of nginx:\n%s", text)
 		}
 	})
-	awaitListener(t, addr)
 	return &origin{name: "nginx", addr: addr, stop: stop}
 }
 
@@ -181,19 +189,6 @@ func whoAmI(t *testing.T) (name, group string) {
 		t.Fatal(err)
 	}
 	return me.Username, g.Name
-}
-
-// awaitListener returns once addr accepts.
-func awaitListener(t *testing.T, addr string) {
-	t.Helper()
-	for range 500 {
-		if conn, err := net.Dial("tcp", addr); err == nil {
-			conn.Close()
-			return
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-	t.Fatalf("nothing listens on %s", addr)
 }
 
 // startApplication serves POST /post over plain HTTP, behind nginx.

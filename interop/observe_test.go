@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// observationWindow is how long a stranger looks at a connection that does not end: longer than the handshake
-// timer of the proxy and the timer of the front, one after the other.
+// observationWindow is how long a stranger looks at a connection that does not end: longer than frontOpening and
+// the timer of the front, one after the other.
 const observationWindow = 4500 * time.Millisecond
 
 // ending is how a connection ended in the eyes of the client.
@@ -39,14 +39,14 @@ type observation struct {
 func timeClass(d time.Duration) int { return int(math.Round(d.Seconds())) }
 
 // looks returns what two observations must agree in: the bytes as far as they are not random, how it ended and in
-// which second. later is taken off the times, in seconds.
+// which second. later is taken off the second of the ending.
 func (o observation) looks(later int) string {
 	s := fmt.Sprintf("%s, then %s", maskReply(o.got), o.end)
 	if o.end != endHeld {
 		s += fmt.Sprintf(" in second %d", timeClass(o.last)-later)
 	}
 	if len(o.got) > 0 {
-		s += fmt.Sprintf(" (first byte in second %d)", timeClass(o.first)-later)
+		s += fmt.Sprintf(" (first byte in second %d)", timeClass(o.first))
 	}
 	return s
 }

@@ -14,16 +14,19 @@ import (
 	"mtrelay/relay/relaytest"
 )
 
-// proxyHandshake is the proxy's handshake timer in these tests. A peer that says nothing, or less than a hello that
-// may still become a good one, reaches the front when it fires, so the front's own timer runs that much later than for
-// a direct visitor. That is a difference that a patient observer can see; late probes are allowed exactly it and
-// nothing else, so the day the front is dialled earlier these tests will ask for the allowance to go.
-const proxyHandshake = time.Second
+// frontOpening is how long a peer may be silent, or in the middle of a hello that may still become a good one, before
+// the proxy opens its connection to the front (DESIGN §5). The front's own timer begins then, so it ends such a peer
+// that much later than a direct visitor. That is a difference which a patient observer can see; late probes are
+// allowed exactly it and nothing else, so the day it goes these tests will ask for the allowance to go.
+const frontOpening = time.Second
+
+// longPause is past frontOpening and before the front's timer, and in the middle of a time class.
+const longPause = 1300 * time.Millisecond
 
 // probe is what one stranger does.
 type probe struct {
 	name   string
-	late   bool   // the proxy waits for more until its handshake timer fires
+	late   bool   // the front ends it by its timer, and that begins at frontOpening
 	burn   []byte // a genuine hello that the proxy must have accepted before
 	script []step
 }
@@ -31,7 +34,7 @@ type probe struct {
 // at is a probe that the front is to see at once.
 func at(name string, script ...step) probe { return probe{name: name, script: script} }
 
-// late is a probe that the front sees when the handshake timer of the proxy fires.
+// late is a probe that shows no whole hello for longer than frontOpening.
 func late(name string, script ...step) probe { return probe{name: name, late: true, script: script} }
 
 // again is a probe made after the proxy has accepted hello.
@@ -43,6 +46,7 @@ func again(hello []byte, name string, script ...step) probe {
 func probes(key [16]byte) []probe {
 	good := clientHello()
 	twice, classicTwice := relaytest.ClientHello(key, siteHost), relaytest.ClientHello(key, siteHost, relaytest.Classic())
+	ours := signed(good, key)
 	phone := func(key [16]byte, lag time.Duration) step {
 		return send(relaytest.ClientHello(key, siteHost, relaytest.Stamp(time.Now().Add(lag))))
 	}
@@ -137,6 +141,13 @@ func probes(key [16]byte) []probe {
 		at("hello byte by byte", trickle(clientHello(groups(tls.X25519)), 1, 0)),
 		at("hello in two segments, a pause between", send(half), pause(100*time.Millisecond), send(good[len(half):])),
 
+		late("hello in two segments, a long pause between", send(half), pause(longPause), send(good[len(half):])),
+		at("half a hello, a long pause, FIN", send(half), pause(longPause), fin()),
+		late("half a hello, a long pause, an alert", send(half), pause(longPause), send(alert)),
+		at("one byte, a long pause, garbage", send(head[:1]), pause(longPause), send(noise)),
+		at("a long pause, HTTP", pause(longPause), text("GET / HTTP/1.1\r\nHost: front.example\r\n\r\n")),
+		late("a long pause, hello", pause(longPause), send(good)),
+
 		at("hello, then garbage", send(good), pause(50*time.Millisecond), send(noise)),
 		at("hello and garbage at once", send(slices.Concat(good, noise))),
 		at("hello and HTTP at once", send(append(bytes.Clone(good), "GET / HTTP/1.1\r\n\r\n"...))),
@@ -168,6 +179,7 @@ func probes(key [16]byte) []probe {
 		again(classicTwice, "replay of an older client", send(classicTwice)),
 		again(twice, "replay over two records", send(relaytest.Recut(twice, 2))),
 		again(twice, "replay in small segments", trickle(twice, 50, 0)),
+		{"a long pause, replay", true, ours, []step{pause(longPause), send(ours)}},
 		again(twice, "replay, then garbage", send(twice), pause(50*time.Millisecond), send(noise)),
 	}
 }
@@ -197,7 +209,7 @@ var probeKey = [16]byte(pattern(16))
 type comparison struct {
 	front string // name of the site
 	a, b  string // addresses; b is allowed to be later
-	later int    // by so many seconds
+	later int    // by so many seconds, in ending
 	probe
 }
 
@@ -222,7 +234,7 @@ func TestProbesSeeTheFront(t *testing.T) {
 		for _, p := range list {
 			c := comparison{front: f.name, a: f.addr, b: addr, probe: p}
 			if p.late {
-				c.later = timeClass(proxyHandshake)
+				c.later = timeClass(frontOpening)
 			}
 			all = append(all, c)
 		}
@@ -348,8 +360,5 @@ port = %s
 
 [dc]
 "*" = ["127.0.0.1:9"] # nothing is relayed here
-
-[network.timeout]
-handshake = "%s"
-`, probeKey, siteHost, addr, port, proxyHandshake)
+`, probeKey, siteHost, addr, port)
 }
