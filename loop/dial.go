@@ -16,6 +16,8 @@ import (
 const (
 	// attemptDelay is when the next address is tried beside a silent one (RFC 8305 §5).
 	attemptDelay = 250 * time.Millisecond
+	// frontDelay is how often to look whether a front has been found.
+	frontDelay = 20 * time.Millisecond
 	// avoidFor is how long an address that failed is tried last.
 	avoidFor = time.Minute
 	// maxAvoided bounds the list of such addresses; they come from the configuration and from the
@@ -29,6 +31,9 @@ type dial struct {
 	targets  []netip.AddrPort // still to be tried, in order
 	attempts []*attempt       // under way
 	nextAt   clock.Time       // when the next target is tried beside them
+
+	front      int // whose addresses are still to be found; -1: none
+	frontUntil clock.Time
 }
 
 // An attempt is one non-blocking connect.
@@ -41,19 +46,33 @@ type attempt struct {
 
 // startDial looks for the upstream that the session asked for.
 func (p *pair) startDial(out *relay.Out) {
-	d := &dial{pair: p, targets: out.Targets}
+	d := &dial{pair: p, front: -1}
 	if out.Dial == relay.DialFront {
 		if !p.enterFront() {
 			p.noRoomAtFront()
 			return
 		}
-		d.targets = p.loop.server.fronts.addresses(out.Front)
+		d.front, d.frontUntil = out.Front, p.loop.now.Add(p.loop.opts.Connect)
 	} else {
 		p.dc = p.loop.opts.DCs.Label(p.session.DC())
+		d.targets = p.loop.inOrder(out.Targets)
 	}
-	d.targets = p.loop.inOrder(d.targets)
 	p.dial = d
 	d.next()
+}
+
+// findFront gets the addresses of the front and tells whether they are known: right after the start it may
+// take a moment to make sure that the front is not the proxy itself.
+func (d *dial) findFront() bool {
+	l := d.pair.loop
+	targets, pending := l.server.fronts.addresses(d.front)
+	if pending && l.now < d.frontUntil {
+		d.nextAt = l.now.Add(frontDelay)
+		return false
+	}
+	d.front = -1
+	d.targets = l.inOrder(targets)
+	return true
 }
 
 // enterFront takes one of the places for connections to fronts, if one is free.
@@ -118,6 +137,9 @@ func (l *loop) shun(t netip.AddrPort) {
 func (d *dial) next() {
 	l := d.pair.loop
 	d.nextAt = 0
+	if d.front >= 0 && !d.findFront() {
+		return
+	}
 	for len(d.targets) > 0 {
 		target := d.targets[0]
 		d.targets = d.targets[1:]

@@ -18,43 +18,51 @@ const (
 	resolveAgain   = 15 * time.Second // after a failure
 )
 
-// fronts knows the addresses of every front. They are resolved in the background; the loops see finished
-// lists only and never wait. When resolving fails, the last good list stays.
+// fronts knows the addresses of every front. They are resolved and probed in the background; the loops see
+// finished lists only and never wait. When that fails, the last good list stays.
 type fronts struct {
-	server *Server
-	known  []atomic.Pointer[[]netip.AddrPort] // by front
-	ctx    context.Context
-	stop   context.CancelFunc
-	done   sync.WaitGroup // of the goroutines that stop ends
+	server   *Server
+	known    []atomic.Pointer[[]netip.AddrPort] // by front
+	starting atomic.Bool                        // the first lists are still being made
+	probes   *probes
+	ctx      context.Context
+	stop     context.CancelFunc
+	done     sync.WaitGroup // of the goroutines that stop ends
 }
 
 func newFronts(s *Server) *fronts {
-	f := &fronts{server: s, known: make([]atomic.Pointer[[]netip.AddrPort], len(s.opts.Fronts))}
+	f := &fronts{
+		server: s,
+		known:  make([]atomic.Pointer[[]netip.AddrPort], len(s.opts.Fronts)),
+		probes: newProbes(),
+	}
+	f.starting.Store(true)
 	f.ctx, f.stop = context.WithCancel(context.Background())
 	return f
 }
 
-// addresses returns where the front can be dialled, the preferred family first; nil when its name has
-// never been resolved. The list is shared and must not be changed.
-func (f *fronts) addresses(front int) []netip.AddrPort {
+// addresses returns where the front can be dialled, the preferred family first; none when that was never
+// found out. The list is shared and must not be changed. pending: ask again in a moment.
+func (f *fronts) addresses(front int) (list []netip.AddrPort, pending bool) {
 	if list := f.known[front].Load(); list != nil {
-		return *list
+		return *list, false
 	}
-	return nil
+	return nil, f.starting.Load()
 }
 
 // errLoop is the answer to a front that leads back to ourselves: every stranger would make the proxy
 // connect to itself until no descriptor is left.
-var errLoop = errors.New("this is the proxy itself, so that every visitor would be sent in circles; name another site in the secret, or set [domain-fronting] host and port to where the real site is")
+var errLoop = errors.New("this leads back to the proxy itself, so that every visitor would be sent in circles; name another site in the secret, or set [domain-fronting] host and port to where the real site is")
 
-// resolveAll resolves every front once. Only a loop is an error: a resolver that is down at start may
-// be back when the first stranger comes.
-func (f *fronts) resolveAll() error {
+// start finds every front once, while the loops serve already. Only a loop is an error: a resolver or a
+// front that is down at start may be back when the first stranger comes.
+func (f *fronts) start() error {
+	defer f.starting.Store(false)
 	errs := make([]error, len(f.known))
 	var all sync.WaitGroup
 	for i := range f.known {
 		all.Go(func() {
-			if err := f.resolve(i); errors.Is(err, errLoop) {
+			if err := f.find(i); errors.Is(err, errLoop) {
 				errs[i] = err
 			}
 		})
@@ -66,16 +74,13 @@ func (f *fronts) resolveAll() error {
 // refresh keeps the lists fresh until stop.
 func (f *fronts) refresh() {
 	for i := range f.known {
-		if _, err := netip.ParseAddr(f.server.opts.Fronts[i].Host); err == nil {
-			continue
-		}
 		f.done.Go(func() { f.keep(i) })
 	}
 }
 
 func (f *fronts) keep(front int) {
 	wait := resolveEvery
-	if f.addresses(front) == nil {
+	if f.known[front].Load() == nil {
 		wait = resolveAgain
 	}
 	for {
@@ -85,36 +90,50 @@ func (f *fronts) keep(front int) {
 		case <-time.After(wait):
 		}
 		wait = resolveEvery
-		if f.resolve(front) != nil {
+		if f.find(front) != nil {
 			wait = resolveAgain
 		}
 	}
 }
 
-// resolve looks the front up and publishes what it found. Addresses of our own are refused.
-func (f *fronts) resolve(front int) error {
+// find looks the front up, makes sure that it is not the proxy itself, and publishes where it is.
+func (f *fronts) find(front int) error {
 	site := f.server.opts.Fronts[front]
-	ctx, cancel := context.WithTimeout(f.ctx, resolveTimeout)
-	defer cancel()
-	list, err := lookup(ctx, site)
-	if err != nil {
-		f.server.report.frontUnresolved(site, f.addresses(front) != nil, err)
-		return err
+	list, err := f.lookup(site)
+	if err == nil {
+		err = f.check(site, list)
 	}
-	f.server.self.refresh()
-	for _, a := range list {
-		if f.server.self.contains(a) {
-			err := fmt.Errorf("front %s resolves to %v: %w", site.Host, a, errLoop)
-			f.server.report.frontUnresolved(site, f.addresses(front) != nil, err)
-			return err
-		}
+	if errors.Is(err, errLoop) {
+		f.known[front].Store(nil)
+	}
+	if err != nil {
+		f.server.report.frontNotFound(site, f.known[front].Load() != nil, err)
+		return err
 	}
 	list = f.server.opts.Prefer.Arrange(list)
 	f.known[front].Store(&list)
 	return nil
 }
 
-func lookup(ctx context.Context, site Front) ([]netip.AddrPort, error) {
+// check fails when one of a front's addresses is the proxy, be it one of our own or one that leads here.
+func (f *fronts) check(site Front, list []netip.AddrPort) error {
+	f.server.self.refresh()
+	for _, a := range list {
+		if f.server.self.contains(a) {
+			return fmt.Errorf("front %s is at %v, an address of ours: %w", site.Host, a, errLoop)
+		}
+	}
+	for _, a := range list {
+		if f.leadsBack(site, a) {
+			return fmt.Errorf("front %s is at %v, from where our own hello came back: %w", site.Host, a, errLoop)
+		}
+	}
+	return nil
+}
+
+func (f *fronts) lookup(site Front) ([]netip.AddrPort, error) {
+	ctx, cancel := context.WithTimeout(f.ctx, resolveTimeout)
+	defer cancel()
 	addrs, err := net.DefaultResolver.LookupNetIP(ctx, "ip", site.Host)
 	if err != nil {
 		return nil, err

@@ -75,7 +75,8 @@ func fakeDC(t testing.TB, handle func(*relaytest.DCConn)) *relaytest.DC {
 	return dc
 }
 
-// fakeFront serves every connection with handle until the test ends, and returns its address.
+// fakeFront serves every connection with handle until the test ends, and returns its address. The first
+// one is the self-probe of the proxy that is started with it.
 func fakeFront(t testing.TB, handle func(*net.TCPConn)) string {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -84,10 +85,14 @@ func fakeFront(t testing.TB, handle func(*net.TCPConn)) string {
 	}
 	t.Cleanup(func() { ln.Close() })
 	go func() {
-		for {
+		for first := true; ; first = false {
 			c, err := ln.Accept()
 			if err != nil {
 				return
+			}
+			if first {
+				c.Close()
+				continue
 			}
 			go func() {
 				defer c.Close()

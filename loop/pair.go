@@ -205,6 +205,9 @@ func (p *pair) carryOnce(out *relay.Out) {
 	if out.Judged {
 		p.judged()
 	}
+	if out.SelfProbe != nil {
+		p.loop.server.fronts.probes.met(probeID(out.SelfProbe))
+	}
 	if out.Close == relay.CloseNow {
 		p.close()
 		return

@@ -134,10 +134,10 @@ func (r *reporter) selfLoop(target netip.AddrPort) {
 	r.warn(topicSelfLoop).Stringer("address", target).Msg("not dialled: this address is the proxy itself")
 }
 
-func (r *reporter) frontUnresolved(f Front, known bool, err error) {
-	what := "the front's name cannot be resolved: its visitors are turned away until it can"
+func (r *reporter) frontNotFound(f Front, known bool, err error) {
+	what := "the front cannot be found: its visitors are turned away until it can"
 	if known {
-		what = "the front's name cannot be resolved: its last known addresses stay in use"
+		what = "the front cannot be found: its last known addresses stay in use"
 	}
 	r.warn(topicUnresolved).Str("front", f.Host).Err(err).Msg(what)
 }

@@ -2,7 +2,10 @@ package loop
 
 import (
 	"errors"
+	"io"
+	"net"
 	"net/netip"
+	"sync/atomic"
 	"testing"
 )
 
@@ -44,4 +47,73 @@ func TestFrontThatIsTheProxy(t *testing.T) {
 	if after := openDescriptors(t); after != before {
 		t.Fatalf("%d descriptors open, %d before", after, before)
 	}
+}
+
+// TestFrontThatLeadsBack: a forwarder stands between, so no address tells.
+func TestFrontThatLeadsBack(t *testing.T) {
+	free := refusing(t)
+	forwarder := fakeForwarder(t, free.String())
+	o := options("127.0.0.1:1", forwarder)
+	o.Listen = []netip.AddrPort{free}
+	before := openDescriptors(t)
+	if _, err := Start(o); !errors.Is(err, errLoop) {
+		t.Fatalf("started: %v", err)
+	}
+	await(t, "descriptors are back", func() bool { return openDescriptors(t) <= before })
+}
+
+// TestFrontThatLeadsBackLater: at start it was a site, at the next resolution it is not.
+func TestFrontThatLeadsBackLater(t *testing.T) {
+	var leadsBack atomic.Pointer[string]
+	front := fakeFront(t, func(c *net.TCPConn) {
+		if to := leadsBack.Load(); to != nil {
+			forward(c, *to)
+			return
+		}
+		echoFront(c)
+	})
+	s := serve(t, options("127.0.0.1:1", front))
+	if list, _ := s.fronts.addresses(0); len(list) != 1 {
+		t.Fatalf("the front is at %v", list)
+	}
+	own := s.Addresses()[0].String()
+	leadsBack.Store(&own)
+	if err := s.fronts.find(0); !errors.Is(err, errLoop) {
+		t.Fatalf("found: %v", err)
+	}
+	if list, pending := s.fronts.addresses(0); len(list) != 0 || pending {
+		t.Fatalf("the front is at %v, pending %v", list, pending)
+	}
+	await(t, "all is quiet again", func() bool { return s.Clients() == 0 && s.fronted.taken.Load() == 0 })
+}
+
+// fakeForwarder passes connections on to the address to, the first one too, and returns its own.
+func fakeForwarder(t *testing.T, to string) string {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ln.Close() })
+	go func() {
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			go forward(c.(*net.TCPConn), to)
+		}
+	}()
+	return ln.Addr().String()
+}
+
+func forward(c *net.TCPConn, to string) {
+	defer c.Close()
+	up, err := net.Dial("tcp", to)
+	if err != nil {
+		return
+	}
+	defer up.Close()
+	go io.Copy(up, c)
+	io.Copy(c, up)
 }

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"net/netip"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -56,7 +57,7 @@ type Server struct {
 }
 
 // Start binds every address and serves. It fails when an address cannot be bound or when a front leads
-// back to ourselves, and starts nothing then.
+// back to ourselves, and leaves nothing behind then.
 func Start(opts Options) (*Server, error) {
 	s := &Server{opts: opts, report: newReporter(&opts)}
 	logging.SetDefaultLoggerAndFlusher(pollerLog{opts.Log}, nil)
@@ -78,6 +79,10 @@ func Start(opts Options) (*Server, error) {
 	for _, l := range s.loops {
 		s.running.Go(l.run)
 	}
+	if err := s.fronts.start(); err != nil {
+		s.Close()
+		return nil, err
+	}
 	s.fronts.refresh()
 	return s, nil
 }
@@ -87,9 +92,6 @@ func (s *Server) open(bound boundSockets) error {
 	s.bound = bound.addresses
 	s.self = newOwnAddresses(s.bound, s.opts.Public)
 	s.fronts = newFronts(s)
-	if err := s.fronts.resolveAll(); err != nil {
-		return err
-	}
 	for i := range s.opts.Loops {
 		l, err := newLoop(s)
 		if err != nil {
@@ -127,9 +129,12 @@ func (s *Server) newEnv(chunks *chunk.Pool) relay.Env {
 	for i, f := range o.Fronts {
 		names[i] = f.ServerName
 	}
+	probes := s.fronts.secrets()
+	secrets := slices.Concat(o.Secrets, probes)
 	return relay.Env{
-		Secrets:   o.Secrets,
-		Gate:      tlsfront.NewGate(o.Secrets, o.Tolerance, o.Replay, rand.Reader),
+		Secrets:   secrets,
+		Probes:    len(probes),
+		Gate:      tlsfront.NewGate(secrets, o.Tolerance, o.Replay, rand.Reader),
 		Chunks:    chunks,
 		DCs:       o.DCs,
 		Fronts:    relay.NewFronts(names, o.DefaultFront),

@@ -13,6 +13,7 @@ import (
 type Env struct {
 	Gate    *tlsfront.Gate
 	Secrets []tlsfront.Secret // the very secrets, in the same order, that Gate was made from
+	Probes  int               // so many of them, the last ones, sign no client's hello but the proxy's own, see Out.SelfProbe
 	Chunks  *chunk.Pool
 	DCs     *DCTable
 	Fronts  *Fronts

@@ -43,10 +43,24 @@ func (s *Session) judge(now clock.Time, out *Out) {
 	case tlsfront.Scan:
 		out.Again = true
 	case tlsfront.Accepted:
+		if int(s.secret) >= len(s.env.Secrets)-s.env.Probes {
+			s.recognise(out)
+			return
+		}
 		s.accept(now, out)
 	default:
 		s.refuse(now, o.hello.Reason(), out)
 	}
+}
+
+// recognise ends a session that the proxy has with itself. What follows must be quick: each visitor of such
+// a front would open connection after connection.
+func (s *Session) recognise(out *Out) {
+	out.SelfProbe = s.opening.hello.SessionID(s.opening.held)
+	s.secret = -1
+	s.end(ReasonSelfProbe)
+	s.state, s.deadline = StateClosed, 0
+	out.Close = CloseNow
 }
 
 // accept answers the client, and goes on with what came glued to its hello.

@@ -52,6 +52,10 @@ type Out struct {
 	Targets []netip.AddrPort // DialDC: in the order to be tried; shared, not to be changed
 	Front   int              // DialFront: index of the front
 
+	// SelfProbe is the session id of a hello that the proxy itself sent to its front and that came back: the
+	// front leads to us. It is nil else, and valid until the next call.
+	SelfProbe []byte
+
 	Judged bool // the verdict on the ClientHello fell in this call: see Session.Verdict
 	Again  bool // there is more to do without new bytes: call Continue on a later turn
 	Close  Close

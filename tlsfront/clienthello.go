@@ -92,6 +92,12 @@ func (h *Hello) Len() int { return int(h.read) }
 // These are a stranger's bytes: look them up, don't print them.
 func (h *Hello) ServerName() string { return h.offer.serverName }
 
+// SessionID returns the legacy_session_id, once the hello is Whole. It points into raw, or into the joined copy.
+func (h *Hello) SessionID(raw []byte) []byte {
+	message := h.record(raw)[RecordHeaderLen:]
+	return message[sessionIDOffset:][:message[sessionIDOffset-1]]
+}
+
 // header reads the next record header from fresh once it is whole, and refuses it as early as its bytes allow.
 //
 // Versions: RFC 8446 §5.1 has clients put 03 01 or 03 03 on their first flight, and so do the tools that cut a hello

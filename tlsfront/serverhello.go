@@ -44,16 +44,15 @@ func (g *Gate) AppendReply(dst []byte, h *Hello, raw []byte, mss int) []byte {
 	}
 	hello := h.record(raw)
 	start := len(dst)
-	dst = g.appendServerHello(dst, &h.offer, hello[RecordHeaderLen:], mss)
+	dst = g.appendServerHello(dst, &h.offer, h.SessionID(raw), mss)
 	dst = append(dst, RecordChangeCipherSpec, 3, 3, 0, 1, 1)
 	dst = g.appendFlight(dst, h)
 	g.sign(dst[start:], h.Secret(), hello[recordRandom:recordRandomEnd])
 	return dst
 }
 
-// appendServerHello appends the record with its random left zero. message is the ClientHello.
-func (g *Gate) appendServerHello(dst []byte, o *offer, message []byte, mss int) []byte {
-	sessionID := message[sessionIDOffset:][:message[sessionIDOffset-1]]
+// appendServerHello appends the record with its random left zero.
+func (g *Gate) appendServerHello(dst []byte, o *offer, sessionID []byte, mss int) []byte {
 	group, shareLen := groupX25519, x25519ShareLen
 	if o.hybrid && !(o.x25519 && endsBehind(mss, serverHelloLen+len(sessionID)+hybridShareLen)) {
 		group, shareLen = groupX25519MLKEM768, hybridShareLen
