@@ -25,18 +25,23 @@ const (
 	HelloClassic
 )
 
-var helloKindNames = [...]string{HelloHybrid: "hybrid", HelloX25519: "x25519", HelloAES256: "aes256", HelloClassic: "classic"}
+var helloKindNames = [...]string{
+	HelloHybrid: "hybrid", HelloX25519: "x25519", HelloAES256: "aes256", HelloClassic: "classic",
+}
 
 func (k HelloKind) String() string { return helloKindNames[k] }
 
 // AppendClientHello appends a ClientHello in one record to dst, such as a Telegram client sends and, but for the digest,
-// the browser that this one imitates. serverName is sent as it is and has 1 to 255 bytes; one of 182, the longest that a
-// secret carries, fits every kind. The caller recognises its hello by sessionID. With a key the random is the digest that
-// proves it, made at stamp (seconds from 1970 to 2106); with nil it is random, and stamp is not used.
+// the browser that it imitates: at most 2,061 bytes, 1,988 with the longest server name that a secret carries (182).
+// serverName is sent as it is, 1 to 255 bytes. The caller recognises its hello by sessionID. With a key the random is
+// the digest that proves that the sender holds it, made at stamp (from 1970 to 2106); with nil it is random, and stamp
+// is not used.
 //
 // rnd determines all bytes that vary. Nobody has the private keys of the shares: a server completes its flight, and
-// that is as far as the handshake can go. Safe for concurrent use if rnd is; not for a hot path.
-func AppendClientHello(dst []byte, kind HelloKind, serverName string, sessionID [32]byte, key *[16]byte, stamp clock.Unix, rnd io.Reader) []byte {
+// that is as far as the handshake can go. Safe for concurrent use if rnd is; not for a hot path (0.1 ms).
+func AppendClientHello(
+	dst []byte, kind HelloKind, serverName string, sessionID [32]byte, key *[16]byte, stamp clock.Unix, rnd io.Reader,
+) []byte {
 	if serverName == "" || len(serverName) > maxServerNameLen {
 		panic("tlsfront: internal error: server name of no bytes or of over 255")
 	}
@@ -88,6 +93,7 @@ const (
 // anyGrease stands for a value of RFC 8701 in the lists below; each hello draws its own.
 const anyGrease = 0x0a0a
 
+// How a certificate may be compressed, RFC 8879 §7.3.
 const (
 	certificateZlib   = 1
 	certificateBrotli = 2
@@ -96,8 +102,8 @@ const (
 // A client of RFC 7685 pads a handshake message of 256 to 511 bytes to 512: some load balancer hangs on those.
 const paddedHello = RecordHeaderLen + 512
 
-// The AEAD output that a browser without a key for ECH invents (RFC 9849 §6.2.1): 16 bytes of tag and a hello padded to
-// a multiple of 32. Four lengths, as captured.
+// The AEAD output that a browser without a key for ECH invents (RFC 9849 §6.2): a hello padded to a multiple of 32 and
+// 16 bytes of tag. Of the four lengths, the longest makes the 1,988 bytes that were seen with the longest server name.
 const (
 	minECHPayload   = 128 + 16
 	echPayloadStep  = 32
@@ -113,10 +119,10 @@ type helloShape struct {
 }
 
 var helloShapes = [...]helloShape{
-	HelloHybrid:  {chromeSuites, []uint16{anyGrease, groupX25519MLKEM768, groupX25519, 0x17, 0x18}, chromeSignatures, certificateBrotli, chromeExtensions, true},
-	HelloX25519:  {chromeSuites, []uint16{anyGrease, groupX25519, 0x17, 0x18}, chromeSignatures, certificateBrotli, chromeExtensions, true},
-	HelloAES256:  {appleSuites, []uint16{anyGrease, groupX25519MLKEM768, groupX25519, 0x17, 0x18, 0x19}, appleSignatures, certificateZlib, appleExtensions, false},
-	HelloClassic: {chromeSuites, []uint16{anyGrease, groupX25519, 0x17, 0x18}, chromeSignatures, certificateBrotli, classicExtensions, true},
+	HelloHybrid:  {chromeSuites, hybridGroups, chromeSignatures, certificateBrotli, chromeExtensions, true},
+	HelloX25519:  {chromeSuites, classicGroups, chromeSignatures, certificateBrotli, chromeExtensions, true},
+	HelloAES256:  {appleSuites, appleGroups, appleSignatures, certificateZlib, appleExtensions, false},
+	HelloClassic: {chromeSuites, classicGroups, chromeSignatures, certificateBrotli, classicExtensions, true},
 }
 
 var (
@@ -124,21 +130,33 @@ var (
 		0xc02b, 0xc02f, 0xc02c, 0xc030, 0xcca9, 0xcca8, 0xc013, 0xc014, 0x009c, 0x009d, 0x002f, 0x0035}
 	// Apple's builds have two lists, this one and a shorter one, and keep to one of them until they are restarted.
 	appleSuites = []uint16{anyGrease, suiteAES256GCM, suiteChaCha20Poly1305, suiteAES128GCM,
-		0xc02c, 0xc02b, 0xcca9, 0xc030, 0xc02f, 0xcca8, 0xc00a, 0xc009, 0xc014, 0xc013, 0x009d, 0x009c, 0x0035, 0x002f, 0xc008, 0xc012, 0x000a}
+		0xc02c, 0xc02b, 0xcca9, 0xc030, 0xc02f, 0xcca8, 0xc00a, 0xc009, 0xc014, 0xc013,
+		0x009d, 0x009c, 0x0035, 0x002f, 0xc008, 0xc012, 0x000a}
+
+	// The last two or three are P-256, P-384 and P-521.
+	hybridGroups  = []uint16{anyGrease, groupX25519MLKEM768, groupX25519, 0x17, 0x18}
+	classicGroups = []uint16{anyGrease, groupX25519, 0x17, 0x18}
+	appleGroups   = []uint16{anyGrease, groupX25519MLKEM768, groupX25519, 0x17, 0x18, 0x19}
 
 	chromeSignatures = []uint16{0x0403, 0x0804, 0x0401, 0x0503, 0x0805, 0x0501, 0x0806, 0x0601}
-	appleSignatures  = []uint16{0x0403, 0x0804, 0x0401, 0x0503, 0x0805, 0x0805, 0x0501, 0x0806, 0x0601, 0x0201} // 0805 twice, so Apple
+	// Apple names 0805 twice.
+	appleSignatures = []uint16{0x0403, 0x0804, 0x0401, 0x0503, 0x0805, 0x0805, 0x0501, 0x0806, 0x0601, 0x0201}
 
 	helloVersions = []uint16{anyGrease, versionTLS13, 0x0303}
 
 	chromeExtensions  = append([]uint16{extensionALPS, extensionECH}, commonExtensions...)
 	classicExtensions = append([]uint16{extensionOldALPS}, commonExtensions...)
-	commonExtensions  = []uint16{extensionServerName, extensionStatusRequest, extensionSupportedGroups, extensionPointFormats,
-		extensionSignatureAlgorithms, extensionALPN, extensionSCT, extensionExtendedMasterSecret, extensionCompressCertificate,
-		extensionSessionTicket, extensionSupportedVersions, extensionPSKModes, extensionKeyShare, extensionRenegotiationInfo}
-	appleExtensions = []uint16{extensionServerName, extensionExtendedMasterSecret, extensionRenegotiationInfo, extensionSupportedGroups,
-		extensionPointFormats, extensionALPN, extensionStatusRequest, extensionSignatureAlgorithms, extensionSCT, extensionKeyShare,
-		extensionPSKModes, extensionSupportedVersions, extensionCompressCertificate}
+	commonExtensions  = []uint16{
+		extensionServerName, extensionStatusRequest, extensionSupportedGroups, extensionPointFormats,
+		extensionSignatureAlgorithms, extensionALPN, extensionSCT, extensionExtendedMasterSecret,
+		extensionCompressCertificate, extensionSessionTicket, extensionSupportedVersions, extensionPSKModes,
+		extensionKeyShare, extensionRenegotiationInfo,
+	}
+	appleExtensions = []uint16{ // in its order
+		extensionServerName, extensionExtendedMasterSecret, extensionRenegotiationInfo, extensionSupportedGroups,
+		extensionPointFormats, extensionALPN, extensionStatusRequest, extensionSignatureAlgorithms, extensionSCT,
+		extensionKeyShare, extensionPSKModes, extensionSupportedVersions, extensionCompressCertificate,
+	}
 )
 
 // fixedBodies are the extensions that say the same in every hello; what is in neither place is empty.
@@ -214,8 +232,11 @@ func (m *helloMaker) appendExtensions(dst []byte) []byte {
 
 // order returns the extensions in this hello's order, each of which is as likely as any other when they are shuffled.
 func (m *helloMaker) order() []uint16 {
+	if !m.shuffled {
+		return m.extensions
+	}
 	order := slices.Clone(m.extensions)
-	for i := len(order) - 1; m.shuffled && i > 0; i-- {
+	for i := len(order) - 1; i > 0; i-- {
 		j := m.below(i + 1)
 		order[i], order[j] = order[j], order[i]
 	}
@@ -262,8 +283,8 @@ func (m *helloMaker) appendShares(dst []byte) []byte {
 	return dst
 }
 
-// appendECH appends what a browser sends to a site whose key for Encrypted Client Hello it does not know, RFC 9849
-// §6.2: an outer hello, HKDF-SHA256 and AES-128-GCM, any config, an HPKE share of X25519, a ciphertext.
+// appendECH appends what a browser sends to a site whose key for Encrypted Client Hello it does not know (RFC 9849
+// §5 and §6.2): an outer hello, HKDF-SHA256 and AES-128-GCM, any config, an HPKE share of X25519, a ciphertext.
 func (m *helloMaker) appendECH(dst []byte) []byte {
 	dst = append(dst, 0, 0, 1, 0, 1)
 	dst = appendRandom(dst, m.rnd, 1)
