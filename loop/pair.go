@@ -122,7 +122,7 @@ func (p *pair) pullClient(s *socket, want int) int {
 		p.session.Client(l.now, buf[:n], &l.out)
 		p.carryOut()
 	}
-	return moved(n)
+	return progress(n)
 }
 
 func (p *pair) pullUpstream(s *socket, want int) int {
@@ -138,7 +138,7 @@ func (p *pair) pullUpstream(s *socket, want int) int {
 		p.session.Upstream(l.now, l.scratch, n, &l.out)
 		p.carryOut()
 	}
-	return moved(n)
+	return progress(n)
 }
 
 // took notes what a read says about the socket and returns the number of bytes that it brought, or -1
@@ -163,7 +163,7 @@ func (p *pair) took(s *socket, n, asked int, err error) int {
 	return n
 }
 
-func moved(n int) int {
+func progress(n int) int {
 	if n < 0 {
 		return 1
 	}

@@ -7,10 +7,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func sysRead(fd int, p []byte) (int, error)  { return unix.Read(fd, p) }
-func sysWrite(fd int, p []byte) (int, error) { return unix.Write(fd, p) }
+func sysRead(fd int, p []byte) (int, error)  { return moved(unix.Read(fd, p)) }
+func sysWrite(fd int, p []byte) (int, error) { return moved(unix.Write(fd, p)) }
 
 type vectors struct{}
 
-func (*vectors) readv(fd int, bufs [][]byte) (int, error)  { return io.Readv(fd, bufs) }
-func (*vectors) writev(fd int, bufs [][]byte) (int, error) { return io.Writev(fd, bufs) }
+func (*vectors) readv(fd int, bufs [][]byte) (int, error)  { return moved(io.Readv(fd, bufs)) }
+func (*vectors) writev(fd int, bufs [][]byte) (int, error) { return moved(io.Writev(fd, bufs)) }
+
+// moved gives the answer of syscall_raw.go: with an error nothing was moved, not -1 bytes.
+func moved(n int, err error) (int, error) { return max(n, 0), err }
