@@ -4,8 +4,9 @@
 // number, and nothing in the program changes a Config after it. The file is an mtg configuration with additions: keys
 // that mtg has keep their name, place and meaning.
 //
-// Reading goes: document.go (bytes to keys with their lines), options.go (every key we know), values.go (one value to
-// its type), check.go (what only the whole can tell), problem.go (everything wrong, in words).
+// Reading goes: document.go and recover.go (bytes to keys with their lines, past what is no TOML), options.go (every key
+// we know), unknown.go (the others), values.go and quantity.go (one value to its type), check.go (what only the whole can
+// tell), problem.go (everything wrong, in words).
 package conf
 
 import (
@@ -114,17 +115,16 @@ var preferIPNames = []string{"prefer-ipv6", "prefer-ipv4", "only-ipv6", "only-ip
 
 func (p PreferIP) String() string { return preferIPNames[p] }
 
-// Default sizes that two places must agree on.
+// By default one in frontedShare connections may be a fronted one, but never fewer than minFronted.
 const (
-	defaultConcurrency = 8192
-	frontedShare       = 4  // by default one in so many connections may be a fronted one,
-	minFronted         = 64 // but never fewer than so many
+	frontedShare = 4
+	minFronted   = 64
 )
 
 // defaults returns the Config of a file that sets nothing. It lacks what has no default: secrets and bind-to.
 func defaults() Config {
 	return Config{
-		Concurrency:          defaultConcurrency,
+		Concurrency:          8192,
 		TolerateTimeSkewness: 2 * time.Minute, // PROTOCOL §2; mtg's 3 s shuts out phones with a slow clock
 		DomainFronting:       DomainFronting{Port: 443},
 		Network: Network{

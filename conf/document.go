@@ -16,7 +16,8 @@ import (
 // every value, so that our own checks can name it too.
 type document struct {
 	entries []entry
-	broken  *problem // where reading stopped, nil when the whole file was read
+	broken  []problem // what is no TOML, in the order of its lines
+	unread  []string  // the text of what was given up because of it
 }
 
 // An entry is one key with its value, or a [table] header, whose value has the kind kindTable.
@@ -61,18 +62,14 @@ var utf8BOM = []byte("\xef\xbb\xbf")
 func read(data []byte) document {
 	data = bytes.TrimPrefix(data, utf8BOM)
 	if bytes.HasPrefix(data, []byte("\xff\xfe")) || bytes.HasPrefix(data, []byte("\xfe\xff")) {
-		return document{broken: &problem{line: 1, text: "the file is in UTF-16; save it as UTF-8"}}
+		return document{
+			broken: []problem{{line: 1, text: "the file is in UTF-16; save it as UTF-8"}},
+			unread: []string{requiredSecret, requiredBindTo}, // they may well be there
+		}
 	}
 	r := reader{data: data, ends: lineEnds(data)}
-	r.parser.Reset(data)
-	for r.parser.NextExpression() {
-		r.expression(r.parser.Expression())
-	}
-	doc := document{entries: r.entries}
-	if err := r.parser.Error(); err != nil {
-		doc.broken = r.syntax(err)
-	}
-	return doc
+	r.readAll()
+	return r.document
 }
 
 // validate has go-toml decode the whole document: it knows rules about tables that the parser does not check.
@@ -89,9 +86,11 @@ func validate(data []byte) *problem {
 	return p
 }
 
+const notTOMLPrefix = "not valid TOML: "
+
 // notTOML words an error of go-toml, with advice on the slips that operators make.
 func notTOML(err error) string {
-	text := "not valid TOML: " + strings.TrimPrefix(err.Error(), "toml: ")
+	text := notTOMLPrefix + strings.TrimPrefix(err.Error(), "toml: ")
 	switch {
 	case strings.HasSuffix(text, "at start of value"):
 		text += `; a text stands in quotes, and a switch is true or false`
@@ -102,11 +101,13 @@ func notTOML(err error) string {
 }
 
 type reader struct {
-	parser  unstable.Parser
-	data    []byte
-	ends    []int    // offsets of the line ends in data
-	table   []string // the [table] that keys belong to now
-	entries []entry
+	document
+	parser unstable.Parser
+	data   []byte
+	ends   []int    // offsets of the line ends in data
+	from   int      // offset in data of what the parser was given last
+	table  []string // the [table] that keys belong to now
+	lost   bool     // that table is unknown: its header could not be read
 }
 
 func lineEnds(data []byte) (ends []int) {
@@ -118,13 +119,21 @@ func lineEnds(data []byte) (ends []int) {
 	return ends
 }
 
-// lineAt returns the line, from 1, of an offset.
+// lineAt returns the line, from 1, of an offset in data.
 func (r *reader) lineAt(offset int) int { return 1 + sort.SearchInts(r.ends, offset) }
+
+// lineOf returns the line of a piece of what the parser was given.
+func (r *reader) lineOf(piece unstable.Range) int { return r.lineAt(r.from + int(piece.Offset)) }
 
 func (r *reader) expression(n *unstable.Node) {
 	path, line := r.keyOf(n)
+	r.lost = r.lost && n.Kind == unstable.KeyValue
 	switch n.Kind {
 	case unstable.KeyValue:
+		if r.lost {
+			r.unread = append(r.unread, joinKey(path))
+			return
+		}
 		r.keyValue(r.table, n)
 	case unstable.Table:
 		r.table = path
@@ -152,7 +161,7 @@ func (r *reader) keyValue(prefix []string, n *unstable.Node) {
 func (r *reader) keyOf(n *unstable.Node) (path []string, line int) {
 	for it := n.Key(); it.Next(); {
 		if line == 0 {
-			line = r.lineAt(int(it.Node().Raw.Offset))
+			line = r.lineOf(it.Node().Raw)
 		}
 		if len(path) < maxDepth {
 			path = append(path, string(it.Node().Data))
@@ -165,7 +174,7 @@ func (r *reader) keyOf(n *unstable.Node) (path []string, line int) {
 // booleans and lists do not need one.
 func (r *reader) valueOf(n *unstable.Node, line int) value {
 	if n.Raw.Length > 0 {
-		line = r.lineAt(int(n.Raw.Offset))
+		line = r.lineOf(n.Raw)
 	}
 	v := value{kind: kindOther, line: line, text: string(n.Data)}
 	switch n.Kind {
@@ -184,18 +193,6 @@ func (r *reader) valueOf(n *unstable.Node, line int) value {
 		}
 	}
 	return v
-}
-
-// syntax says where the parser gave up.
-func (r *reader) syntax(err error) *problem {
-	p := &problem{line: len(r.ends) + 1, text: notTOML(err)}
-	// The highlight is a piece of data, so its capacity tells where it begins.
-	if at := (*unstable.ParserError)(nil); errors.As(err, &at) && cap(at.Highlight) <= cap(r.data) {
-		if offset := cap(r.data) - cap(at.Highlight); offset <= len(r.data) {
-			p.line = r.lineAt(offset)
-		}
-	}
-	return p
 }
 
 func joinKey(path []string) string {

@@ -12,8 +12,8 @@ import (
 const maxFile = 256 << 10
 
 // Load reads and checks the configuration file at path. The warnings, for the operator, are in the form of problems:
-// file:line: key: text. The error is an *Error when the file could be read; one that wraps fs.ErrNotExist, if there is
-// none. Neither contains a secret.
+// file:line: key: text; there may be some beside an error. The error is an *Error when the file could be read; one that
+// wraps fs.ErrNotExist, if there is none. Neither contains a secret.
 func Load(path string) (c *Config, warnings []string, err error) {
 	data, err := readFile(path)
 	if err != nil {
@@ -40,10 +40,11 @@ func Parse(name string, data []byte) (c *Config, warnings []string, err error) {
 	} else {
 		d.read(data)
 	}
+	warnings = report(name, d.warnings)
 	if len(d.problems) > 0 {
-		return nil, nil, &Error{report(name, d.problems)}
+		return nil, warnings, &Error{report(name, d.problems)}
 	}
-	return &d.Config, report(name, d.warnings), nil
+	return &d.Config, warnings, nil
 }
 
 // A draft is a Config in the making, with what is needed to judge it.
@@ -57,11 +58,11 @@ type draft struct {
 	idle          []string        // keys that are set to something and do nothing yet
 	legacy        legacy
 
-	triedSecret, triedBindTo bool // the file has one, be it right or wrong
+	tried map[string]bool // required keys that the file has, be they right or wrong
 }
 
 func newDraft() *draft {
-	return &draft{Config: defaults(), lines: map[string]int{}, unknownTables: map[string]bool{}}
+	return &draft{Config: defaults(), lines: map[string]int{}, unknownTables: map[string]bool{}, tried: map[string]bool{}}
 }
 
 func (d *draft) problem(line int, key, text string) {
@@ -72,34 +73,38 @@ func (d *draft) warn(line int, key, text string) {
 	d.warnings = append(d.warnings, problem{line, key, text})
 }
 
-// read takes every key on its own first, then looks at the whole. After a syntax error the rest of the file is unknown,
-// so nothing is said about what is missing.
+// read takes every key on its own first, then looks at the whole.
 func (d *draft) read(data []byte) {
 	doc := read(data)
 	for _, e := range doc.entries {
 		d.take(e)
 	}
-	broken := doc.broken
-	if broken == nil && len(d.problems) == 0 {
-		broken = validate(data)
+	d.problems = append(d.problems, doc.broken...)
+	// go-toml takes the square of the time for a file that is all tables; with so many problems nobody misses one.
+	if len(doc.broken) == 0 && len(d.problems) < maxShown {
+		d.validate(data)
 	}
-	if broken != nil {
-		d.problems = append(d.problems, *broken)
+	d.check(doc)
+}
+
+// validate looks for what go-toml alone knows of, unless something else is wrong with the same line: both may be one.
+func (d *draft) validate(data []byte) {
+	p := validate(data)
+	if p == nil || slices.ContainsFunc(d.problems, func(other problem) bool { return other.line == p.line }) {
 		return
 	}
-	d.check()
+	d.problems = append(d.problems, *p)
 }
 
 // take applies one entry of the file.
 func (d *draft) take(e entry) {
 	if d.inUnknownTable(e) {
+		d.takeMisplaced(e)
 		return
 	}
 	key := e.key()
 	if first, twice := d.lines[key]; twice {
-		if !e.isTable() {
-			d.problem(e.line, key, fmt.Sprintf("is set twice, first in line %d; keep one", first))
-		}
+		d.repeated(e, first)
 		return
 	}
 	d.lines[key] = e.line
@@ -110,11 +115,22 @@ func (d *draft) take(e entry) {
 		d.off = append(d.off, table)
 	}
 	o, ok := optionFor(e)
-	if !ok {
+	if (!ok || e.isInOpenTable()) && d.takeMisplaced(e) {
+		return
+	}
+	if !ok || e.isTable() && !e.isInOpenTable() {
 		d.unknown(e)
 		return
 	}
-	if err := o.set(d, e); err != nil {
+	if err := o.apply(d, e); err != nil {
 		d.problem(e.value.line, key, err.Error())
 	}
+}
+
+func (d *draft) repeated(e entry, first int) {
+	text := "is set twice, first in line %d; keep one"
+	if e.isTable() {
+		text = "is there twice, first in line %d; keep one, with the keys of both"
+	}
+	d.problem(e.line, e.key(), fmt.Sprintf(text, first))
 }

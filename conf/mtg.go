@@ -24,7 +24,7 @@ type prometheus struct {
 	path    string
 }
 
-// mtgOptions are keys that a file for mtg may have and ours needs not.
+// mtgOptions are keys that a file for mtg, or for its forks with several secrets, may have and ours needs not.
 var mtgOptions = slices.Concat(
 	[]option{
 		{key: "domain-fronting-port", set: port(func(d *draft) *uint16 { return &d.legacy.frontPort })},
@@ -45,6 +45,13 @@ var mtgOptions = slices.Concat(
 		"network.client-mss-bulk",
 		"stats.prometheus.metric-prefix",
 		"stats.statsd.enabled", "stats.statsd.address", "stats.statsd.metric-prefix", "stats.statsd.tag-format"),
+	without(withoutEffect, // mtg-multi's
+		"api-bind-to", "api-token", "ad-tag",
+		"throttle.max-connections", "throttle.check-interval",
+		"secured.enabled", "secured.frame-timeout",
+		"dc-pool.enabled", "dc-pool.size", "dc-pool.dcs",
+		"web.bind-to", "web.host", "web.secret-mode", "web.decoy-dir", "web.max-sessions", "web.max-pending",
+		"web.max-sessions-per-user", "web.max-pending-per-user", "web.diag"),
 	without(refuse("going around a proxy would show this machine's own address; take the line out to connect directly"),
 		"network.proxies"),
 	without(refuse("every client would begin with a header that is not read yet; let the balancer send plain TCP"),
@@ -58,6 +65,12 @@ var mtgOptions = slices.Concat(
 	without(refuse("what it hides from an observer would be seen; switch it off to do without"),
 		"dpi-desync", "network.client-mss"),
 )
+
+// mtgTables take keys of the owner's choosing that only mtg's forks read: the names of secrets.
+var mtgTables = map[string]func(*draft, entry) error{"secret-ad-tags": withoutEffect}
+
+// mtgExampleKey is the key of the secret in mtg's example file, which runs as it is.
+var mtgExampleKey = [keySize]byte{0x36, 0x7a, 0x18, 0x9a, 0xee, 0x18, 0xfa, 0x31, 0xc1, 0x90, 0x05, 0x4e, 0xfd, 0x4a, 0x8e, 0x95}
 
 // without makes options of keys whose feature does not exist yet.
 func without(set func(*draft, entry) error, keys ...string) (list []option) {

@@ -10,24 +10,40 @@ import (
 // one it is a third of its length.
 const maxTypos = 3
 
-// nearest returns the known key or table that was most likely meant by an unknown one, "" when none is close. A right
-// name in the wrong table counts as close.
-func nearest(key string, known []string) string {
-	best, found := maxTypos+1, ""
+// nearest returns the known key or table that was most likely meant by an unknown one, "" when none is close, and how
+// far it is.
+func nearest(key string, known []string) (found string, typos int) {
+	typos = tooFar
 	for _, k := range known {
-		d := distance(key, k)
-		if d > len(k)/3 {
-			d = maxTypos + 1
-		}
-		if d >= best && lastPart(k) == lastPart(key) {
-			d = maxTypos
-		}
-		if d < best {
-			best, found = d, k
+		if d := remoteness(key, k); d < typos {
+			found, typos = k, d
 		}
 	}
-	return found
+	return found, typos
 }
+
+// Farther than any typo: the right name in the wrong table, nearly the right name there, and anything else.
+const (
+	wrongTable = maxTypos + iota
+	wrongTableAndTypos
+	tooFar
+)
+
+func remoteness(key, known string) int {
+	last := lastPart(known)
+	if d := distance(key, known); isClose(d, known) {
+		return d
+	}
+	switch d := distance(lastPart(key), last); {
+	case d == 0:
+		return wrongTable
+	case isClose(d, last):
+		return wrongTableAndTypos
+	}
+	return tooFar
+}
+
+func isClose(typos int, known string) bool { return typos <= min(maxTypos, len(known)/3) }
 
 func lastPart(key string) string { return key[strings.LastIndexByte(key, '.')+1:] }
 

@@ -1,7 +1,7 @@
 package conf
 
 import (
-	"fmt"
+	"errors"
 	"net/netip"
 	"slices"
 	"strings"
@@ -19,13 +19,44 @@ const (
 const (
 	maxKeepAlive      = 32767 * time.Second
 	maxKeepAliveCount = 127
-	maxSocketSize     = 1<<31 - 1
+	maxSocketSize     = 1 << 30
+)
+
+// minSocketSize and minUserTimeout are the least that is not 0. Less has no use: the kernel counts in pages and
+// milliseconds, and what rounds to 0 means something else.
+const (
+	minSocketSize  = 4 << 10
+	minUserTimeout = time.Second
 )
 
 // An option is one key that a file may have.
 type option struct {
 	key string
 	set func(*draft, entry) error
+}
+
+// apply sets the option to the value of e, or says why not.
+func (o option) apply(d *draft, e entry) error {
+	if why := whyNotZero[o.key]; why != "" && e.value.isZero() {
+		return errors.New("is 0: " + why)
+	}
+	return o.set(d, e)
+}
+
+// whyNotZero holds the options that must not be 0. Elsewhere 0 means what config.example.toml says.
+var whyNotZero = map[string]string{
+	"concurrency":                  "nobody could connect; take the line out for the default",
+	"tolerate-time-skewness":       "no client has so exact a clock; take the line out for the default",
+	"domain-fronting.port":         "no site listens there; take the line out for 443",
+	"domain-fronting-port":         "no site listens there; take the line out for 443",
+	"network.timeout.tcp":          "no connection would come about; take the line out for the default",
+	"network.timeout.handshake":    "every client would be taken for a stranger; take the line out for the default",
+	"network.timeout.idle":         "every connection would end at once; there is no doing without, write \"24h\" for the longest",
+	"network.timeout.linger":       "the last bytes of connections would be lost; take the line out for the default",
+	"network.keep-alive.idle":      "to do without keepalive, set disabled = true",
+	"network.keep-alive.interval":  "to do without keepalive, set disabled = true",
+	"network.keep-alive.count":     "to do without keepalive, set disabled = true",
+	"defense.anti-replay.max-size": "nothing would be remembered; to do without, set enabled = false",
 }
 
 // options are all keys but those of the open tables.
@@ -35,7 +66,7 @@ var options = []option{
 	{key: "bind-to", set: setBindTo},
 	{key: "reuse-port", set: toggle(func(d *draft) *bool { return &d.ReusePort })},
 	{key: "loops", set: number(0, maxLoops, func(d *draft) *int { return &d.Loops })},
-	{key: "concurrency", set: number(0, maxConcurrency, func(d *draft) *int { return &d.Concurrency })},
+	{key: "concurrency", set: number(1, maxConcurrency, func(d *draft) *int { return &d.Concurrency })},
 	{key: "prefer-ip", set: setPreferIP},
 	{key: "tolerate-time-skewness", set: span(time.Second, time.Hour, func(d *draft) *time.Duration { return &d.TolerateTimeSkewness })},
 	{key: "allow-fallback-on-unknown-dc", set: toggle(func(d *draft) *bool { return &d.AllowFallbackOnUnknownDC })},
@@ -49,9 +80,9 @@ var options = []option{
 
 	{key: "relay.downlink", set: setDownlink},
 
-	{key: "network.tcp-user-timeout", set: span(0, maxTime, func(d *draft) *time.Duration { return &d.Network.UserTimeout })},
-	{key: "network.tcp-not-sent-lowat", set: size(0, maxSocketSize, func(d *draft) *int { return &d.Network.NotSentLowat })},
-	{key: "network.tcp-window-clamp", set: size(0, maxSocketSize, func(d *draft) *int { return &d.Network.WindowClamp })},
+	{key: "network.tcp-user-timeout", set: orZero(span, minUserTimeout, maxTime, func(d *draft) *time.Duration { return &d.Network.UserTimeout })},
+	{key: "network.tcp-not-sent-lowat", set: orZero(size, minSocketSize, maxSocketSize, func(d *draft) *int { return &d.Network.NotSentLowat })},
+	{key: "network.tcp-window-clamp", set: orZero(size, minSocketSize, maxSocketSize, func(d *draft) *int { return &d.Network.WindowClamp })},
 	{key: "network.timeout.tcp", set: span(100*time.Millisecond, 5*time.Minute, func(d *draft) *time.Duration { return &d.Network.Timeout.Dial })},
 	{key: "network.timeout.handshake", set: span(time.Second, 5*time.Minute, func(d *draft) *time.Duration { return &d.Network.Timeout.Handshake })},
 	{key: "network.timeout.idle", set: span(time.Second, maxTime, func(d *draft) *time.Duration { return &d.Network.Timeout.Idle })},
@@ -75,12 +106,13 @@ var openTables = map[string]func(*draft, entry) error{
 	"dc":      setDC,
 }
 
-// The indexes of the above, made once: every known option by key, all keys and tables, and the parts that keys are
-// made of.
+// The indexes of the above, made once: every known option by key, all keys and tables, the keys outside of tables, and
+// the parts that keys are made of.
 var (
 	optionByKey = map[string]option{}
 	tables      []string
 	knownKeys   []string
+	topKeys     []string
 	optionParts []string
 )
 
@@ -88,11 +120,17 @@ func init() {
 	for table := range openTables {
 		tables = append(tables, table)
 	}
+	for table := range mtgTables {
+		tables = append(tables, table)
+	}
 	for _, o := range slices.Concat(options, mtgOptions) {
 		optionByKey[o.key] = o
 		knownKeys = append(knownKeys, o.key)
 		parts := strings.Split(o.key, ".")
 		optionParts = append(optionParts, parts...)
+		if len(parts) == 1 {
+			topKeys = append(topKeys, o.key)
+		}
 		for i := 1; i < len(parts); i++ {
 			tables = append(tables, strings.Join(parts[:i], "."))
 		}
@@ -105,49 +143,21 @@ func optionFor(e entry) (option, bool) {
 	if o, ok := optionByKey[e.key()]; ok {
 		return o, true
 	}
-	if len(e.path) == 2 && openTables[e.path[0]] != nil {
-		return option{set: openTables[e.path[0]]}, true
+	if set := setterInOpenTable(e); set != nil {
+		return option{set: set}, true
 	}
 	return option{}, false
 }
 
-// inUnknownTable reports whether e belongs to a table that was refused already: one problem is enough for it.
-func (d *draft) inUnknownTable(e entry) bool {
-	for i := 1; i < len(e.path); i++ {
-		if d.unknownTables[joinKey(e.path[:i])] {
-			return true
-		}
+// setterInOpenTable is for keys of the owner's choosing; nil for any other.
+func setterInOpenTable(e entry) func(*draft, entry) error {
+	if len(e.path) != 2 {
+		return nil
 	}
-	return false
+	if set := openTables[e.path[0]]; set != nil {
+		return set
+	}
+	return mtgTables[e.path[0]]
 }
 
-// unknown reports a key that is none of ours, with the one that was probably meant.
-func (d *draft) unknown(e entry) {
-	key, what := e.key(), "option"
-	if e.isTable() {
-		what = "table"
-		d.unknownTables[key] = true
-	}
-	if len(d.problems) >= maxShown {
-		d.problem(e.line, key, "") // counted, not shown: a file that is something else need not take long
-		return
-	}
-	if slices.Contains(tables, key) {
-		d.problem(e.line, key, fmt.Sprintf("is a table; write its keys below a line [%s]", key))
-		return
-	}
-	d.problem(e.line, key, fmt.Sprintf("is no known %s; %s", what, advice(key, e.isTable())))
-}
-
-func advice(key string, isTable bool) string {
-	option, table := nearest(key, knownKeys), nearest(key, tables)
-	switch {
-	case !isTable && option != "" && option == lastPart(key):
-		return fmt.Sprintf("%s belongs above the first [table]", option)
-	case !isTable && option != "":
-		return "nearest: " + option
-	case table != "":
-		return fmt.Sprintf("nearest: [%s]", table)
-	}
-	return "take it out"
-}
+func (e entry) isInOpenTable() bool { return setterInOpenTable(e) != nil }

@@ -20,6 +20,23 @@ func toggle(field func(*draft) *bool) func(*draft, entry) error {
 	}
 }
 
+// orZero makes a setter that takes 0 as well, which leaves a matter to the kernel.
+func orZero[T int | time.Duration](
+	kind func(from, to T, field func(*draft) *T) func(*draft, entry) error, from, to T, field func(*draft) *T,
+) func(*draft, entry) error {
+	other := kind(from, to, field)
+	return func(d *draft, e entry) error {
+		if e.value.isZero() {
+			*field(d) = 0
+			return nil
+		}
+		if err := other(d, e); err != nil {
+			return fmt.Errorf("%w; 0 leaves it to the kernel", err)
+		}
+		return nil
+	}
+}
+
 func number(from, to int, field func(*draft) *int) func(*draft, entry) error {
 	return func(d *draft, e entry) (err error) {
 		*field(d), err = e.value.whole(from, to)
@@ -94,7 +111,7 @@ func setBindTo(d *draft, e entry) error {
 	if e.value.isEmptyText() {
 		return nil // as if it were missing
 	}
-	d.triedBindTo = true
+	d.tried[requiredBindTo] = true
 	var wrong []problem
 	d.BindTo, wrong = e.value.addresses(value.listener)
 	d.all(e.key(), wrong)
@@ -161,7 +178,7 @@ func setSecret(d *draft, e entry) error {
 }
 
 func setNamedSecret(d *draft, e entry) error {
-	d.triedSecret = true
+	d.tried[requiredSecret] = true
 	name := e.path[1]
 	if err := checkName(name); err != nil {
 		return err
@@ -189,7 +206,7 @@ func checkName(name string) error {
 }
 
 func (d *draft) addSecret(name string, e entry) error {
-	d.triedSecret = true
+	d.tried[requiredSecret] = true
 	if e.value.kind != kindText {
 		// Not mustBe: 32 digits without quotes are a number that nobody should see.
 		return errors.New("must be a secret in quotes")
@@ -205,6 +222,9 @@ func (d *draft) addSecret(name string, e entry) error {
 		if other.key == s.key {
 			return fmt.Errorf("has the same key as %s; clients of one could not be told from those of the other", other.Name)
 		}
+	}
+	if s.key == mtgExampleKey {
+		d.warn(e.value.line, e.key(), "is the secret of mtg's example, which everybody knows; make one of your own with \"proxy generate-secret HOST\"")
 	}
 	if s.wasUnicode {
 		d.warn(e.value.line, e.key(), "spells its host in Unicode, as clients do that were given it so: their hellos will not match; hand out the link that \"proxy link\" prints")

@@ -6,7 +6,6 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
-	"time"
 )
 
 // mustBe says what a value should have been.
@@ -58,75 +57,9 @@ func (v value) boolean() (bool, error) {
 func (v value) whole(from, to int) (int, error) {
 	n, err := strconv.ParseInt(v.text, 0, 64)
 	if v.kind != kindNumber || err != nil || n < int64(from) || n > int64(to) {
-		return 0, mustBe(fmt.Sprintf("a whole number from %d to %d", from, to), v)
+		return 0, mustBe(fmt.Sprintf("a whole number from %d to %d, without quotes", from, to), v)
 	}
 	return int(n), nil
-}
-
-// blanks may stand anywhere in a duration or a size, as in mtg.
-var blanks = strings.NewReplacer(" ", "", "\t", "")
-
-func (v value) duration(from, to time.Duration) (time.Duration, error) {
-	want := fmt.Sprintf("a duration from %s to %s in quotes, such as \"90s\" or \"5m\"", brief(from), brief(to))
-	d, err := time.ParseDuration(blanks.Replace(strings.ToLower(v.text)))
-	if v.kind != kindText && v.text != "0" || err != nil || d < from || d > to {
-		return 0, mustBe(want, v)
-	}
-	return d, nil
-}
-
-// brief writes a duration without the zero parts of Duration.String: 5m, not 5m0s.
-func brief(d time.Duration) string {
-	s := d.String()
-	if strings.HasSuffix(s, "m0s") {
-		s = strings.TrimSuffix(s, "0s")
-	}
-	if strings.HasSuffix(s, "h0m") {
-		s = strings.TrimSuffix(s, "0m")
-	}
-	return s
-}
-
-// sizeUnits holds the bits to shift by. As in mtg, kb means the same as kib: 1024 bytes.
-var sizeUnits = []struct {
-	suffix string
-	bits   uint
-}{
-	{"gib", 30}, {"mib", 20}, {"kib", 10}, {"gb", 30}, {"mb", 20}, {"kb", 10}, {"b", 0},
-}
-
-// size returns a number of bytes.
-func (v value) size(from, to int) (int, error) {
-	n, ok := parseSize(blanks.Replace(strings.ToLower(v.text)))
-	if v.kind != kindText && v.text != "0" || !ok || n < int64(from) || n > int64(to) {
-		return 0, mustBe(fmt.Sprintf("a size from %s to %s in quotes, such as \"128kib\" or \"1mib\"", sized(from), sized(to)), v)
-	}
-	return int(n), nil
-}
-
-func parseSize(text string) (n int64, ok bool) {
-	if text == "0" {
-		return 0, true
-	}
-	for _, unit := range sizeUnits {
-		digits, found := strings.CutSuffix(text, unit.suffix)
-		if !found {
-			continue
-		}
-		n, err := strconv.ParseUint(digits, 10, 31)
-		return int64(n) << unit.bits, err == nil
-	}
-	return 0, false
-}
-
-// sized writes a number of bytes in the largest unit that divides it.
-func sized(n int) string {
-	for _, unit := range sizeUnits[:3] {
-		if n != 0 && n%(1<<unit.bits) == 0 {
-			return strconv.Itoa(n>>unit.bits) + unit.suffix
-		}
-	}
-	return strconv.Itoa(n)
 }
 
 // choice returns the index of the value among names, whatever its case.
