@@ -30,7 +30,7 @@ const (
 	downloadPart = 512 << 10 // what the official clients ask for; the answer is one frame over many records
 	uploadPart   = 32 << 10  // gotd puts a frame into one record, so it cannot send 64 KiB over FakeTLS
 
-	clientPatience = time.Minute // ends a client that hangs
+	clientPatience = 2 * time.Minute // ends a client that hangs
 )
 
 const (
@@ -237,6 +237,7 @@ func connectGotd(t *testing.T, dc *fakeDC, resolver dcs.Resolver, onDead func(er
 		NoUpdates:      true,
 		SessionStorage: &session.StorageMemory{},
 		OnDead:         onDead,
+		RetryInterval:  10 * clientPatience, // a request sent again would hide that an answer was lost
 		ReconnectionBackoff: func() backoff.BackOff {
 			return backoff.NewConstantBackOff(10 * time.Millisecond)
 		},
