@@ -79,7 +79,8 @@ func cipherSuites() []byte {
 
 // extensions returns Chrome's: a GREASE one at either end, the others shuffled.
 func extensions(host string, classic bool) []byte {
-	groups := grease()
+	group := grease() // of the share too: RFC 8446 §4.2.8 allows no share for a group that is not offered
+	groups := bytes.Clone(group)
 	if !classic {
 		groups = append(groups, 0x11, 0xec)
 	}
@@ -98,7 +99,7 @@ func extensions(host string, classic bool) []byte {
 		appendExtension(nil, 0x0023, nil),
 		appendExtension(nil, extensionSupportedVersions, append(append([]byte{6}, grease()...), 3, 4, 3, 3)),
 		appendExtension(nil, 0x002d, []byte{1, 1}),
-		appendExtension(nil, extensionKeyShare, appendVector16(nil, keyShares(classic))),
+		appendExtension(nil, extensionKeyShare, appendVector16(nil, keyShares(group, classic))),
 		appendExtension(nil, 0x44cd, []byte{0, 3, 2, 'h', '2'}),
 		appendExtension(nil, 0xff01, []byte{0}),
 	}
@@ -115,8 +116,8 @@ func extensions(host string, classic bool) []byte {
 	return appendVector16(append(b, last...), []byte{0})
 }
 
-func keyShares(classic bool) []byte {
-	b := appendVector16(grease(), []byte{0})
+func keyShares(grease []byte, classic bool) []byte {
+	b := appendVector16(grease, []byte{0})
 	if !classic {
 		key, err := mlkem.GenerateKey768()
 		if err != nil {

@@ -51,6 +51,37 @@ func TestClientHelloLength(t *testing.T) {
 	}
 }
 
+// The share of the GREASE group is for the one that is offered. A server that checks this, such as OpenSSL, answers
+// anything else with an alert (RFC 8446 §4.2.8), and a client's hello is never so.
+func TestClientHelloGrease(t *testing.T) {
+	for _, opts := range [][]Option{nil, {Classic()}} {
+		for range 50 {
+			hello := ClientHello(testKey, testHost, opts...)
+			groups, shares := extensionOf(t, hello, 0x000a), extensionOf(t, hello, extensionKeyShare)
+			if offered, shared := groups[2:4], shares[2:4]; !bytes.Equal(offered, shared) || offered[0]&0xf != 0xa {
+				t.Fatalf("the first group is % x, the first share is for % x", offered, shared)
+			}
+		}
+	}
+}
+
+// extensionOf returns the body of an extension of a ClientHello of ours.
+func extensionOf(t *testing.T, hello []byte, typ uint16) []byte {
+	t.Helper()
+	c := cursor{b: hello[sessionIDAt+32:]}
+	c.take(int(c.uint16())) // suites
+	c.take(int(c.uint8()))  // compression
+	c.uint16()
+	for !c.bad && len(c.b) > 0 {
+		found := c.uint16()
+		if body := c.take(int(c.uint16())); found == typ {
+			return body
+		}
+	}
+	t.Fatalf("extension %04x is missing", typ)
+	return nil
+}
+
 // crypto/tls reads the ClientHello, and answers it as a site would; our reading of its ServerHello is checked with it.
 func TestClientHelloAgainstCryptoTLS(t *testing.T) {
 	for name, opts := range map[string][]Option{"current": nil, "classic": {Classic()}} {
