@@ -18,6 +18,7 @@ import (
 // commands is the command line; each command stands in a file of its own.
 type commands struct {
 	Run            serve          `cmd:"" help:"Serve until SIGINT or SIGTERM."`
+	Check          check          `cmd:"" help:"Tell what is wrong with a configuration; start nothing."`
 	GenerateSecret generateSecret `cmd:"" help:"Make a secret that looks like a web site."`
 	Link           link           `cmd:"" help:"Print the links that people open to use the proxy."`
 	Version        showVersion    `cmd:"" help:"Print the version."`
@@ -61,8 +62,8 @@ func execute(args []string, on console) int {
 func loadConfig(path string) (c *conf.Config, warnings []string, err error) {
 	c, warnings, err = conf.Load(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil, fmt.Errorf("%s: there is no such file; begin with two lines, "+
-			"secret = \"…\" as `proxy generate-secret HOST` prints it and bind-to = \"0.0.0.0:443\"", path)
+		return nil, nil, fmt.Errorf("%[1]s: there is no such file; `umask 077; proxy generate-secret --config HOST > %[1]s` "+
+			"writes one, HOST being the web site to look like", path)
 	}
 	return c, warnings, err
 }

@@ -1,9 +1,7 @@
 package main
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"net"
 	"net/netip"
 	"os"
@@ -34,10 +32,7 @@ func (s serve) Run(on console) error {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
 
-	c, warnings, err := conf.Load(s.Config)
-	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("there is no %s: write one with `secret = \"…\"` (from `proxy generate-secret HOST`) and `bind-to = \"0.0.0.0:443\"`, or run `make run`; config.example.toml shows every option", s.Config)
-	}
+	c, warnings, err := loadConfig(s.Config)
 	if err != nil {
 		return err
 	}

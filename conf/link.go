@@ -87,11 +87,11 @@ func (c *Config) secretsNamed(name string) ([]NamedSecret, error) {
 		names = append(names, s.Name)
 	}
 	// The name may be a secret that was pasted in its place.
-	return nil, fmt.Errorf("no secret is named %q; there are %s", shorten(name), enumerate(names))
+	return nil, fmt.Errorf("no secret is named %q; there are %s", shorten(name), Enumerate(names))
 }
 
-// enumerate joins names for a message, but not a thousand of them.
-func enumerate(names []string) string {
+// Enumerate joins names for a message, but not a thousand of them.
+func Enumerate(names []string) string {
 	const limit = 10
 	if more := len(names) - limit; more > 0 {
 		return fmt.Sprintf("%s and %d more", strings.Join(names[:limit], ", "), more)
@@ -117,16 +117,16 @@ func (c *Config) servers(local []netip.Addr, o LinkOptions) (found []server, war
 
 // serversAt returns the one server that the owner names.
 func (c *Config) serversAt(host string) (found []server, warnings []string, err error) {
-	if a, err := netip.ParseAddr(strings.Trim(host, "[]")); err == nil && a.Zone() == "" {
-		a = a.Unmap()
+	if a, err := netip.ParseAddr(strings.Trim(host, "[]")); err == nil {
+		a = a.Unmap().WithZone("") // a zone means nothing on another machine
 		return []server{{a.String(), c.portFor(a)}}, doubts(a), nil
 	}
 	name, err := ParseHost(host)
 	switch {
 	case errors.Is(err, errHostPort):
-		return nil, nil, errors.New("the host has a port behind it; give the port by itself")
+		return nil, nil, fmt.Errorf("%q has a port behind the host; give the port by itself", shorten(host))
 	case err != nil:
-		return nil, nil, fmt.Errorf("the host %w", err)
+		return nil, nil, fmt.Errorf("%q %w", shorten(host), err)
 	}
 	return []server{{name, c.BindTo[0].Port()}}, nil, nil
 }

@@ -38,7 +38,10 @@ func TestLinks(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			links, warnings := c.Links(test.local)
+			links, warnings, err := c.Links(test.local, LinkOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
 			var got []string
 			for _, l := range links {
 				got = append(got, serverOf(t, l))
@@ -76,7 +79,10 @@ func serverOf(t *testing.T, l Link) string {
 func TestLinksOfAllSecrets(t *testing.T) {
 	c, _ := mustParse(t, "public-ipv4 = \"203.0.113.1\"\npublic-ipv6 = \"2001:db8::1\"\n"+
 		"secrets.alice = \"ee000000000000000000000000000000007777772e6578616d706c652e636f6d\"")
-	links, _ := c.Links(nil)
+	links, _, err := c.Links(nil, LinkOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	var names []string
 	for _, l := range links {
 		names = append(names, l.Name)
@@ -86,6 +92,68 @@ func TestLinksOfAllSecrets(t *testing.T) {
 	}
 	if want := "tg://proxy?server=2001%3Adb8%3A%3A1&port=443&secret=" + testHex; links[1].TG != want {
 		t.Errorf("got %s, want %s", links[1].TG, want)
+	}
+}
+
+func TestLinkOptions(t *testing.T) {
+	const alice = "secrets.alice = \"ee000000000000000000000000000000007777772e6578616d706c652e636f6d\"\n"
+	for _, test := range []struct {
+		name, bindTo string
+		options      LinkOptions
+		want         []string // secret and server:port
+		warnings     int
+	}{
+		{"a name", `"0.0.0.0:443"`, LinkOptions{Host: "Proxy.Example.org."}, []string{"default proxy.example.org:443", "alice proxy.example.org:443"}, 0},
+		{"a name beyond ASCII", `":8443"`, LinkOptions{Host: "bücher.example", Secret: "alice"}, []string{"alice xn--bcher-kva.example:8443"}, 0},
+		{"an address", `["0.0.0.0:443", "[::]:8443"]`, LinkOptions{Host: "2001:db8::1", Secret: "default"}, []string{"default [2001:db8::1]:8443"}, 0},
+		{"an address in brackets", `":443"`, LinkOptions{Host: "[2001:db8::1]", Secret: "default"}, []string{"default [2001:db8::1]:443"}, 0},
+		{"a port", `["192.0.2.1:443", "192.0.2.1:8443"]`, LinkOptions{Port: 993, Secret: "alice"}, []string{"alice 192.0.2.1:993"}, 0},
+		{"both", `"127.0.0.1:443"`, LinkOptions{Host: "192.0.2.1", Port: 993, Secret: "alice"}, []string{"alice 192.0.2.1:993"}, 0},
+		{"a private address", `":443"`, LinkOptions{Host: "10.0.0.1", Secret: "alice"}, []string{"alice 10.0.0.1:443"}, 1},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			c, _, err := Parse("f", []byte(strings.Replace(minimal, `"0.0.0.0:443"`, test.bindTo, 1)+alice))
+			if err != nil {
+				t.Fatal(err)
+			}
+			links, warnings, err := c.Links(nil, test.options)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, l := range links {
+				got = append(got, l.Name+" "+serverOf(t, l))
+			}
+			if !slices.Equal(got, test.want) || len(warnings) != test.warnings || !links[0].Complete {
+				t.Errorf("got %q with warnings %q, want %q and %d", got, warnings, test.want, test.warnings)
+			}
+		})
+	}
+}
+
+func TestLinkOptionsRefused(t *testing.T) {
+	c, _ := mustParse(t, "secrets.alice = \"ee000000000000000000000000000000007777772e6578616d706c652e636f6d\"")
+	for _, test := range []struct {
+		options LinkOptions
+		want    string
+	}{
+		{LinkOptions{Secret: "bob"}, `no secret is named "bob"; there are default, alice`},
+		{LinkOptions{Secret: testHex}, `no secret is named "…"; there are default, alice`},
+		{LinkOptions{Host: "192.0.2.1:443"}, `"192.0.2.1:443" has a port behind the host; give the port by itself`},
+		{LinkOptions{Host: "https://example.com/"}, `"https://example.com/" has a URL or a path where a host name belongs; give only the name, such as example.com`},
+		{LinkOptions{Host: "my server"}, `"my server" has a host name that is not one: letters, digits, - and _ in parts of at most 63, joined by dots`},
+	} {
+		if links, _, err := c.Links(nil, test.options); err == nil || err.Error() != test.want || links != nil {
+			t.Errorf("%+v: %v\nwant %s", test.options, err, test.want)
+		}
+	}
+}
+
+// TestEnumerate: a file with a thousand secrets does not fill the screen.
+func TestEnumerate(t *testing.T) {
+	names := strings.Split(strings.Repeat("x ", 999)+"x", " ")
+	if got, want := Enumerate(names), "x, x, x, x, x, x, x, x, x, x and 990 more"; got != want {
+		t.Errorf("got %q", got)
 	}
 }
 

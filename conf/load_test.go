@@ -391,7 +391,9 @@ func FuzzConfig(f *testing.F) {
 			t.Fatalf("an error of %d lines", strings.Count(err.Error(), "\n")+1)
 		}
 		if c != nil {
-			c.Links(nil)
+			if _, _, err := c.Links(nil, LinkOptions{}); err != nil {
+				t.Fatal(err)
+			}
 			c.Fronts()
 		}
 	})
