@@ -23,6 +23,7 @@ missing() {
 		unshare  util-linux
 		node     nodejs
 		npm      npm
+		zbarimg  zbar-tools
 	LIST
 	compiles || echo gcc libc6-dev # the race detector is linked by gcc
 }
