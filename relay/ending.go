@@ -7,9 +7,6 @@ import (
 	"mtrelay/tlsfront"
 )
 
-// alertLen is the payload of an encrypted TLS 1.3 alert: two bytes, the content type, the AEAD tag.
-const alertLen = 2 + 1 + 16
-
 // alert says whether the client gets something like a close_notify before our FIN.
 type alert bool
 
@@ -155,20 +152,6 @@ func (s *Session) shut(at Side, say alert, out *Out) {
 	if bool(say) && !s.fronted {
 		s.appendAlert(out)
 	}
-}
-
-// appendAlert adds the record that an encrypted close_notify would be: one of 19 bytes that nobody without
-// the keys can tell from random ones.
-func (s *Session) appendAlert(out *Out) {
-	env := s.env
-	if len(out.Client) == 0 {
-		out.Client = env.out[:0]
-	}
-	var b [tlsfront.RecordHeaderLen + alertLen]byte
-	header(b[:], alertLen)
-	readRandom(env.Rand, b[tlsfront.RecordHeaderLen:])
-	env.out = append(out.Client, b[:]...)
-	out.Client = env.out
 }
 
 // settle enters the state that follows from what is over.

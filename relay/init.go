@@ -37,6 +37,7 @@ func (s *Session) useInit(now clock.Time, out *Out) {
 		return
 	}
 	s.up.decrypt = c.up
+	s.farewell = newFarewell(&c)
 	if env.Reencrypt {
 		s.down = &recoder{encrypt: c.down.stream()}
 		s.up.encrypt, s.down.decrypt = c.dcInitOwn(theirs, id, env.Rand)

@@ -36,6 +36,7 @@ type Session struct {
 	up       recoder
 	down     *recoder // nil in pass-through
 	deframer tlsfront.Deframer
+	farewell farewell
 	sides    [2]side
 	dc       int16
 	mss      uint16
@@ -143,6 +144,7 @@ func (s *Session) Upstream(now clock.Time, scratch []byte, n int, out *Out) {
 		out.Client = scratch[:n]
 	} else {
 		out.Client = s.downlink(scratch, n)
+		s.farewell.sent += uint64(n)
 	}
 }
 
