@@ -92,10 +92,18 @@ const notTOMLPrefix = "not valid TOML: "
 func notTOML(err error) string {
 	text := notTOMLPrefix + strings.TrimPrefix(err.Error(), "toml: ")
 	switch {
+	case strings.Contains(text, "U+000A at start of value"), strings.Contains(text, "U+000D at start of value"):
+		text = notTOMLPrefix + "the value is missing"
+	case strings.Contains(text, "U+00E2"): // the first byte of a curly quote
+		text += "; quotes must be straight ones"
 	case strings.HasSuffix(text, "at start of value"):
-		text += `; a text stands in quotes, and a switch is true or false`
+		text += "; a text stands in quotes, and a switch is true or false"
+	case strings.Contains(text, "expected newline but got"):
+		text += "; a text stands in quotes, and nothing follows a value in its line"
 	case strings.HasSuffix(text, "strings cannot have new lines"):
 		text += "; the closing quote is missing"
+	case strings.HasSuffix(text, "expected '=' after key"):
+		text += "; a line is  key = value,  a [table] or a # comment"
 	}
 	return text
 }

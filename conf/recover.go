@@ -53,6 +53,9 @@ var beginning = func() *regexp.Regexp {
 	return regexp.MustCompile(`^[ \t]*(?:\[|(` + part + `(?:[ \t]*\.[ \t]*` + part + `)*)[ \t]*=)`)
 }()
 
+// continuing matches a line that can be part of a list, or that says nothing.
+var continuing = regexp.MustCompile(`^[ \t]*(?:["'\]{},#0-9+-]|\r?\n|$)`)
+
 // skip reports err and returns the offset where reading goes on. What has no end is found out only in the next key or
 // header behind it, so then that line is read again.
 func (r *reader) skip(err error) int {
@@ -65,7 +68,7 @@ func (r *reader) skip(err error) int {
 		for first--; r.lineStart(first) > r.from && !r.begins(first); first-- {
 		}
 	}
-	for next <= len(r.ends) && !r.begins(next) {
+	for next <= len(r.ends) && !r.begins(next) && continuing.Match(r.line(next)) {
 		next++
 	}
 	left := r.data[r.lineStart(first):r.lineStart(next)]
@@ -119,7 +122,8 @@ func (r *reader) lineStart(line int) int {
 	return len(r.data)
 }
 
+// line returns a line with its end.
+func (r *reader) line(n int) []byte { return r.data[r.lineStart(n):r.lineStart(n+1)] }
+
 // begins reports whether a key or a header begins in a line.
-func (r *reader) begins(line int) bool {
-	return beginning.Match(r.data[r.lineStart(line):r.lineStart(line+1)])
-}
+func (r *reader) begins(line int) bool { return beginning.Match(r.line(line)) }

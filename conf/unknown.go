@@ -91,7 +91,7 @@ func advice(e entry, other string) string {
 			option += ", above the first [table]"
 		}
 		return "nearest: " + option
-	case table != "":
+	case table != "" && table != joinKey(e.path[:len(e.path)-1]):
 		return fmt.Sprintf("nearest: [%s]", table)
 	}
 	return other
