@@ -31,6 +31,9 @@ const (
 	// The proxy ends a session with a record of this length, as a site would; Telegram's clients take it as garbage.
 	closeNotifyLen = 19
 
+	// maxFrame is the longest frame, in bytes, that is not absurd to clients.
+	maxFrame = 1 << 20
+
 	// clientRecord is the payload of the largest record that current clients send.
 	clientRecord = 2878
 )
@@ -180,7 +183,8 @@ func (c *Client) nextRecord() (int, error) {
 }
 
 // ReadEnd reads to the proxy's FIN and fails unless nothing comes before it but, at most, the record that stands for a
-// site's close_notify; closeNotify tells whether that came.
+// site's close_notify; closeNotify tells whether that came. Its bytes must look like the beginning of a frame of
+// ordinary length: at anything else TDLib reports a broken protocol in place of a lost connection.
 func (c *Client) ReadEnd() (closeNotify bool, err error) {
 	if c.left > 0 {
 		return false, fmt.Errorf("relaytest: %d bytes left in the current record", c.left)
@@ -192,11 +196,16 @@ func (c *Client) ReadEnd() (closeNotify bool, err error) {
 	if err == nil && n != closeNotifyLen {
 		err = fmt.Errorf("relaytest: a record of %d bytes in place of the end", n)
 	}
+	var farewell [closeNotifyLen]byte
 	if err == nil {
-		_, err = c.in.Discard(n)
+		_, err = io.ReadFull(c.in, farewell[:])
 	}
 	if err != nil {
 		return false, err
+	}
+	c.down.XORKeyStream(farewell[:], farewell[:])
+	if n := c.set.tag.frameLen(farewell[:]); n <= closeNotifyLen || n > maxFrame {
+		return true, fmt.Errorf("relaytest: the close_notify announces a frame of %d bytes", n)
 	}
 	if _, err = c.in.ReadByte(); err == io.EOF {
 		return true, nil

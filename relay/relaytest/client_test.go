@@ -20,7 +20,7 @@ type translator struct {
 	addr  string
 	reply func(hello []byte) []byte // without a digest
 	dc    string
-	end   []byte // sent to the client after the DC's FIN, before its own
+	end   [][]byte // plain records for the client after the DC's FIN, before its own
 }
 
 func startTranslator(t *testing.T, dc string) *translator {
@@ -111,7 +111,10 @@ func (tr *translator) relay(client *net.TCPConn) error {
 			client.Write(appendRecord(nil, buf[:n]))
 		}
 		if err != nil {
-			client.Write(tr.end)
+			for _, plain := range tr.end {
+				down.XORKeyStream(buf, plain)
+				client.Write(appendRecord(nil, buf[:len(plain)]))
+			}
 			return client.CloseWrite()
 		}
 	}
@@ -209,16 +212,19 @@ func TestSourceEnds(t *testing.T) {
 	const n = 100_000
 	dc := startDC(t, Source(9, n))
 	tr := startTranslator(t, dc.Addr())
-	alert := appendRecord(nil, make([]byte, closeNotifyLen))
+	frame, absurd := make([]byte, closeNotifyLen), bytes.Repeat([]byte{0xff}, closeNotifyLen)
+	frame[1] = 4 // 1024 bytes
 	for name, want := range map[string]struct {
-		end    []byte
+		end    [][]byte
 		notify bool
 		err    string
 	}{
-		"plainly":               {nil, false, ""},
-		"with a close_notify":   {alert, true, ""},
-		"with something longer": {appendRecord(nil, make([]byte, 20)), false, "20 bytes"},
-		"with two":              {append(alert, alert...), true, "more bytes"},
+		"plainly":                 {nil, false, ""},
+		"with a close_notify":     {[][]byte{frame}, true, ""},
+		"with a frame of 4 GiB":   {[][]byte{absurd}, true, "announces"},
+		"with a frame of nothing": {[][]byte{make([]byte, closeNotifyLen)}, true, "announces"},
+		"with something longer":   {[][]byte{make([]byte, 20)}, false, "20 bytes"},
+		"with two":                {[][]byte{frame, frame}, true, "more bytes"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tr.end = want.end

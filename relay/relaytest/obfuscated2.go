@@ -29,6 +29,18 @@ const (
 	Abridged           Tag = 0xef
 )
 
+// frameLen returns how many bytes the frame at the beginning of b has, its own header included; b holds 4 or more.
+func (t Tag) frameLen(b []byte) int {
+	length := binary.LittleEndian.Uint32(b)
+	switch {
+	case t != Abridged:
+		return 4 + int(length)
+	case b[0] == 0x7f:
+		return 4 + 4*int(length>>8)
+	}
+	return 1 + 4*int(b[0])
+}
+
 func randomInit() (b [initLen]byte) {
 	rand.Read(b[:])
 	return b
