@@ -78,6 +78,7 @@ port = %s
 "*" = [%q]
 
 %s`, faketls(stageKey), s.addr, host, port, s.dc.addr(), extra))
+	s.front.forget()
 	return s
 }
 

@@ -57,6 +57,13 @@ func (f *watchedFront) names() []string {
 	return append([]string(nil), f.hellos...)
 }
 
+// forget forgets them, such as that of the probe with which a proxy begins.
+func (f *watchedFront) forget() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.hellos = nil
+}
+
 func selfSigned(t *testing.T, host string) tls.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
