@@ -289,6 +289,49 @@ func expectEOF(r io.Reader) error {
 	return nil
 }
 
+// TestTailAfterFIN: the one side has sent its FIN long ago when the other sends its tail, to a slow reader, and ends.
+func TestTailAfterFIN(t *testing.T) {
+	bothDownlinks(t, func(t *testing.T, s *scene) {
+		pace := newBystander(t, s)
+		fds := s.restingFDs(t)
+		for _, n := range tailSizes {
+			t.Run(fmt.Sprintf("%d bytes down", n), func(t *testing.T) { tailToHalfClosedClient(t, s, n, pace) })
+			t.Run(fmt.Sprintf("%d bytes up", n), func(t *testing.T) { tailToHalfClosedDC(t, s, n, pace) })
+		}
+		s.untilFDs(t, fds)
+	})
+}
+
+func tailToHalfClosedClient(t *testing.T, s *scene, n int64, pace *bystander) {
+	job := s.onDC(func(c *relaytest.DCConn) error {
+		return errors.Join(expectEOF(c), relaytest.SendPattern(c, seedDown, n), c.Close())
+	})
+	c := s.dial(t, job.id, slowOptions(true)...)
+	job.connected(t)
+	if err := c.CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(relaytest.CheckPattern(paced(c, true, pace), seedDown, n), job.result()); err != nil {
+		t.Error(err)
+	}
+	expectEnd(t, c)
+}
+
+func tailToHalfClosedDC(t *testing.T, s *scene, n int64, pace *bystander) {
+	job := s.onDC(func(c *relaytest.DCConn) error {
+		c.Conn.(*net.TCPConn).SetReadBuffer(slowBuffer)
+		return errors.Join(c.CloseWrite(), relaytest.CheckPattern(paced(c, true, pace), seedUp, n), expectEOF(c))
+	})
+	c := s.dial(t, job.id)
+	expectEnd(t, c)
+	if err := errors.Join(relaytest.SendPattern(c, seedUp, n), c.Close()); err != nil {
+		t.Error(err)
+	}
+	if err := job.result(); err != nil {
+		t.Errorf("DC: %v", err)
+	}
+}
+
 // TestHalfClosedGoesOn: after the client's FIN the DC goes on, byte by byte, with pauses that a whole round trip of
 // another session fills.
 func TestHalfClosedGoesOn(t *testing.T) {

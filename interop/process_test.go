@@ -2,6 +2,7 @@ package interop
 
 import (
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -68,6 +69,24 @@ func TestFrontIsTheProxy(t *testing.T) {
 				t.Errorf("the reason is not named:\n%s", out)
 			}
 		})
+	}
+}
+
+// TestFrontLeadsToTheProxy: the same through a forwarder, which no list of addresses shows.
+func TestFrontLeadsToTheProxy(t *testing.T) {
+	bind := fmt.Sprintf("127.0.0.1:%d", freePort(t))
+	forwarder := rawFront(t, func(c *net.TCPConn) {
+		onward, err := net.Dial("tcp", bind)
+		if err != nil {
+			return
+		}
+		defer onward.Close()
+		go io.Copy(onward, c)
+		io.Copy(c, onward)
+	})
+	c := sceneConfig{bind: []string{bind}, front: forwarder, tables: withoutStats}
+	if out := runToEnd(t, c.text(t, nobody(t))); !strings.Contains(out, "the proxy itself") {
+		t.Errorf("the reason is not named:\n%s", out)
 	}
 }
 
