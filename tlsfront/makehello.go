@@ -23,9 +23,11 @@ const (
 	HelloAES256
 	// HelloClassic is what clients sent before there were hybrid groups: padded to 517 bytes, an X25519 share only.
 	HelloClassic
+
+	NumHelloKinds // how many there are
 )
 
-var helloKindNames = [...]string{
+var helloKindNames = [NumHelloKinds]string{
 	HelloHybrid: "hybrid", HelloX25519: "x25519", HelloAES256: "aes256", HelloClassic: "classic",
 }
 
@@ -118,7 +120,7 @@ type helloShape struct {
 	shuffled                   bool // the extensions come in any order
 }
 
-var helloShapes = [...]helloShape{
+var helloShapes = [NumHelloKinds]helloShape{
 	HelloHybrid:  {chromeSuites, hybridGroups, chromeSignatures, certificateBrotli, chromeExtensions, true},
 	HelloX25519:  {chromeSuites, classicGroups, chromeSignatures, certificateBrotli, chromeExtensions, true},
 	HelloAES256:  {appleSuites, appleGroups, appleSignatures, certificateZlib, appleExtensions, false},
