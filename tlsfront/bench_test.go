@@ -71,7 +71,7 @@ func BenchmarkAppendReply(b *testing.B) {
 			dst := make([]byte, 0, 4900)
 			b.ReportAllocs()
 			for b.Loop() {
-				g.AppendReply(dst, h, c.raw, 0)
+				g.AppendReply(dst, h, c.raw, 0, nil)
 			}
 		})
 	}

@@ -194,11 +194,14 @@ func (m *helloMaker) drawGrease() {
 	}
 }
 
-// below draws a uniform number below n, which is at most 256, by rejection.
-func (m *helloMaker) below(n int) int {
+// below draws a uniform number below n, which is at most 256.
+func (m *helloMaker) below(n int) int { return below(m.rnd, &m.draw, n) }
+
+// below draws by rejection. scratch is the caller's, lest it be allocated.
+func below(rnd io.Reader, scratch *[1]byte, n int) int {
 	for {
-		fill(m.rnd, m.draw[:])
-		if x := int(m.draw[0]); x < 256-256%n {
+		fill(rnd, scratch[:])
+		if x := int(scratch[0]); x < 256-256%n {
 			return x % n
 		}
 	}

@@ -399,7 +399,7 @@ func TestMadeProves(t *testing.T) {
 		if v != Accepted || h.Secret() != 1 || h.Skew().Seconds() != -30 {
 			t.Fatalf("%v: %v (%v), secret %d, skew %v", kind, v, h.Reason(), h.Secret(), h.Skew())
 		}
-		if r, err := splitReply(g.AppendReply(nil, h, raw, 0)); err != nil || r.suite != suite || !bytes.Equal(r.sessionID, probeID[:]) {
+		if r, err := splitReply(g.AppendReply(nil, h, raw, 0, nil)); err != nil || r.suite != suite || !bytes.Equal(r.sessionID, probeID[:]) {
 			t.Fatalf("%v: our reply: suite %04x, %v", kind, r.suite, err)
 		}
 		if h, v := judged(g, recut(raw, 0x0303, 1, 60, 300), now); v != Accepted {

@@ -27,7 +27,9 @@ type offer struct {
 	serverName string // lower case, no trailing dot
 	seen       uint64 // extensions that came, a bit per type
 	suite      uint16 // first TLS 1.3 suite in the client's order; 0 when none
+	suites     uint8  // all of them, see suiteBit
 	tls13      bool   // among supported_versions
+	ech        bool   // Encrypted Client Hello came, or what browsers without a key for it send
 	x25519     bool   // has a share for that group
 	hybrid     bool   // has a share for X25519MLKEM768
 }
@@ -38,24 +40,36 @@ func (o *offer) has(extension int) bool {
 	return extension < 64 && o.seen>>extension&1 != 0
 }
 
-// takeSuites keeps the first TLS 1.3 suite. The client's order is what nginx (OpenSSL without server preference) goes
-// by; GREASE and TLS 1.2 suites are passed over.
+// takeSuites keeps the TLS 1.3 suites and which one is first. The client's order is what nginx (OpenSSL without server
+// preference) goes by; GREASE and TLS 1.2 suites are passed over.
 func (o *offer) takeSuites(suites []byte) {
 	c := cursor{b: suites}
 	for suite, ok := c.uint16(); ok; suite, ok = c.uint16() {
-		switch suite {
-		case suiteAES128GCM, suiteAES256GCM, suiteChaCha20Poly1305:
+		bit := suiteBit(uint16(suite))
+		if bit != 0 && o.suite == 0 {
 			o.suite = uint16(suite)
-			return
 		}
+		o.suites |= bit
 	}
 }
+
+// suiteBit is the suite's place in offer.suites, 0 for a suite that no front chooses.
+func suiteBit(suite uint16) uint8 {
+	switch suite {
+	case suiteAES128GCM, suiteAES256GCM, suiteChaCha20Poly1305:
+		return 1 << (suite - suiteAES128GCM)
+	}
+	return 0
+}
+
+func (o *offer) offers(suite uint16) bool { return o.suites&suiteBit(suite) != 0 }
 
 // takeExtension reads a whole extension. The reason is ReasonNone unless it is malformed.
 func (o *offer) takeExtension(typ int, body []byte) Reason {
 	if typ < 64 {
 		o.seen |= 1 << typ
 	}
+	o.ech = o.ech || typ == extensionECH
 	c := cursor{b: body}
 	switch {
 	case typ == extensionServerName && !o.takeServerName(&c):

@@ -11,7 +11,7 @@ import (
 // file, must not make a profile grow.
 const (
 	MaxExtensions    = 16 // of a ServerHello; four are defined for it
-	MaxObservations  = 64 // of a front's flight, per kind of hello
+	MaxObservations  = 64 // of a front's flight, per kind of hello; one is drawn by a byte, so at most 256
 	MaxFlightRecords = 64 // of one flight
 	MaxTickets       = 16
 
@@ -102,4 +102,74 @@ func (p *Profile) UnmarshalJSON(b []byte) error {
 	}
 	*p = Profile(read)
 	return nil
+}
+
+// kind returns which kind of hello this one is nearest to. A server answers these differently: it chooses a suite by
+// the first ones, a group by the shares, and to Encrypted Client Hello it may send its keys.
+func (h *Hello) kind() HelloKind {
+	switch o := &h.offer; {
+	case o.suite == suiteAES256GCM:
+		return HelloAES256
+	case o.hybrid:
+		return HelloHybrid
+	case o.ech:
+		return HelloX25519
+	}
+	return HelloClassic
+}
+
+// firstSuite is the TLS 1.3 suite that hellos of this kind name first.
+func (k HelloKind) firstSuite() uint16 {
+	if k == HelloAES256 {
+		return suiteAES256GCM
+	}
+	return suiteAES128GCM
+}
+
+// flight returns how the front answers this hello, nil when that is not known or cannot be imitated. A HelloRetryRequest
+// is one such: no client of ours would answer it. So is a group that the hello has no share for.
+func (p *Profile) flight(h *Hello) *Flight {
+	if p == nil {
+		return nil
+	}
+	f := &p.Flights[h.kind()]
+	if !f.OK || suiteBit(f.Suite) == 0 || f.Group != groupX25519 && f.Group != groupX25519MLKEM768 {
+		return nil
+	}
+	return f
+}
+
+// suite returns what the front, which answers the hello's kind with f, would choose from this offer. One that gave
+// every kind of hello what that named first goes by the client's order (OpenSSL as it comes); any other has an order of
+// its own (Go), of which f shows the head.
+func (p *Profile) suite(f *Flight, o *offer) uint16 {
+	if p.followsClient() || !o.offers(f.Suite) {
+		return o.suite
+	}
+	return f.Suite
+}
+
+func (p *Profile) followsClient() bool {
+	for k := range p.Flights {
+		if f := &p.Flights[k]; f.OK && f.Suite != HelloKind(k).firstSuite() {
+			return false
+		}
+	}
+	return true
+}
+
+// sharesFirst reports whether key_share comes before supported_versions (BoringSSL). These are all the extensions that
+// a ServerHello can have to a client without a pre-shared key.
+func (f *Flight) sharesFirst() bool {
+	shares, versions := slices.Index(f.Extensions, extensionKeyShare), slices.Index(f.Extensions, extensionSupportedVersions)
+	return shares >= 0 && shares < versions
+}
+
+// inOneRecord returns the payload of one record that makes a flight as many bytes on the wire as the front's was.
+func inOneRecord(records []int) int {
+	n := -RecordHeaderLen
+	for _, payload := range records {
+		n += RecordHeaderLen + payload
+	}
+	return n
 }

@@ -93,14 +93,19 @@ func provesSecret(b []byte, key [16]byte, clientRandom []byte) bool {
 	return hmac.Equal(b[11:43], mac.Sum(nil))
 }
 
-// answered accepts raw and returns what AppendReply makes of it.
+// answered accepts raw and returns what AppendReply makes of it when nothing is known of the front.
 func answered(t testing.TB, g *Gate, c captured, raw []byte, mss int) []byte {
+	t.Helper()
+	return answeredLike(t, g, c, raw, mss, nil)
+}
+
+func answeredLike(t testing.TB, g *Gate, c captured, raw []byte, mss int, p *Profile) []byte {
 	t.Helper()
 	h, v := judged(g, raw, c.time)
 	if v != Accepted {
 		t.Fatalf("%v (%v)", v, h.Reason())
 	}
-	return g.AppendReply(nil, h, raw, mss)
+	return g.AppendReply(nil, h, raw, mss, p)
 }
 
 func TestReply(t *testing.T) {
@@ -129,7 +134,7 @@ func TestReply(t *testing.T) {
 				if r.suite != 0x1301 || r.group != group || len(r.share) != length || !slices.Equal(r.extensions, []int{43, 51}) {
 					t.Fatalf("%d: suite %04x, group %04x, share of %d, extensions %v", i, r.suite, r.group, len(r.share), r.extensions)
 				}
-				if n := len(r.flight); n < minFlight || n > maxFlight+2 {
+				if n := len(r.flight); n < minUnknownFlight || n > maxUnknownFlight+2 {
 					t.Fatalf("%d: flight of %d", i, n)
 				}
 			}
@@ -157,7 +162,7 @@ func TestReplyAppends(t *testing.T) {
 	want := answered(t, gateFor(c.secret), c, c.raw, 0)
 	g := gateFor(c.secret)
 	h, _ := judged(g, c.raw, c.time)
-	if got := g.AppendReply([]byte("before"), h, c.raw, 0); string(got) != "before"+string(want) {
+	if got := g.AppendReply([]byte("before"), h, c.raw, 0, nil); string(got) != "before"+string(want) {
 		t.Fatal("not appended")
 	}
 }
@@ -210,7 +215,7 @@ func TestGoClients(t *testing.T) {
 			}
 			want := tt.offer
 			want.serverName, want.tls13 = canonicalHost([]byte(tt.host)), true
-			want.seen, want.suite = h.offer.seen, h.offer.suite
+			want.seen, want.suite, want.suites = h.offer.seen, h.offer.suite, 0b111
 			if h.offer != want || h.offer.suite>>8 != 0x13 {
 				t.Fatalf("%q: %+v, want %+v", tt.host, h.offer, want)
 			}
@@ -293,7 +298,7 @@ func TestFlightLength(t *testing.T) {
 	secrets := []Secret{alice, bob, other}
 	g := gateFor(secrets...)
 	base := g.secrets[0].flight
-	if base != g.secrets[2].flight || base == g.secrets[1].flight || base < minFlight || base > maxFlight {
+	if base != g.secrets[2].flight || base == g.secrets[1].flight || base < minUnknownFlight || base > maxUnknownFlight {
 		t.Fatal(base, g.secrets[1].flight, g.secrets[2].flight)
 	}
 	if again := gateFor(secrets...); again.secrets[0].flight != base {
@@ -321,16 +326,17 @@ func TestReplyAllocates(t *testing.T) {
 		g := NewGate([]Secret{c.secret}, tolerance, nil, rand.Reader)
 		h, _ := judged(g, c.raw, c.time)
 		dst := make([]byte, 0, 4900)
-		if n := testing.AllocsPerRun(50, func() { g.AppendReply(dst, h, c.raw, 0) }); n != 0 {
+		if n := testing.AllocsPerRun(50, func() { g.AppendReply(dst, h, c.raw, 0, nil) }); n != 0 {
 			t.Errorf("%s: %v allocations", c.name, n)
 		}
 	}
 }
 
 func TestReplyFitsItsPromise(t *testing.T) {
-	longest := serverHelloLen + maxSessionIDLen + hybridShareLen + behindServerHello + maxFlight + moreFinished + 2
-	if longest > 4900 || maxFlight+moreFinished+2 > 10240 {
-		t.Fatal(longest)
+	const others = serverHelloLen + maxSessionIDLen + hybridShareLen + behindServerHello
+	const longestUnknown = maxUnknownFlight + 16 + 2 // a Finished of SHA-384, a signature
+	if others+longestUnknown > 4900 || longestUnknown > maxFlight || others+maxFlight > 11500 {
+		t.Fatal(others)
 	}
 }
 
@@ -343,7 +349,7 @@ func TestReplyTooEarly(t *testing.T) {
 	raw := signed(bob.Key, now, bob.Host)
 	g := gateFor(alice)
 	h, _ := judged(g, raw, now)
-	g.AppendReply(nil, h, raw, 0)
+	g.AppendReply(nil, h, raw, 0, nil)
 }
 
 // oneShot is a connection that delivers in, then nothing more, and keeps what is written.
