@@ -42,7 +42,6 @@ func fixedStats() *Stats {
 		strangerSession(s)
 	}
 	s.WatchReplay(func() int { return 120 }, func() int { return 9600 })
-	s.WatchLoop(0, func() int { return 2 }, func() int { return 17 })
 	return s
 }
 
