@@ -130,8 +130,6 @@ func TestMetrics(t *testing.T) {
 		`mtrelay_dial_seconds_bucket{traffic="front",le="0.005"}`:          3,
 		`mtrelay_replay_entries`:                                           120,
 		`mtrelay_replay_bytes`:                                             9600,
-		`mtrelay_loop_ready_sessions{loop="0"}`:                            2,
-		`mtrelay_loop_chunks{loop="0"}`:                                    17,
 		`mtrelay_cgroup_memory_bytes`:                                      30_000_000,
 		`mtrelay_cgroup_socket_bytes`:                                      8_000_000,
 		`mtrelay_connection_bytes{of="process"}`:                           8427,
