@@ -18,6 +18,7 @@ import (
 	"strconv"
 	"testing"
 
+	"github.com/gotd/td/crypto"
 	"github.com/gotd/td/mtproxy"
 	"github.com/gotd/td/mtproxy/obfuscated2"
 
@@ -46,7 +47,19 @@ func setMtcuteStage(t *testing.T, fileSize int, extra string) *stage {
 	u := startUnpadder(t)
 	s := setStage(t, fileSize, fmt.Sprintf("\"%d\" = [%q]\n%s", mtcuteDC, u.Addr(), extra))
 	u.dc = s.dc.addr()
+	for uint64(crypto.RSAFingerprint(&s.dc.key.RSA.PublicKey))>>60 == 0 {
+		s.dc.key.RSA = newKey(t) // mtcute does not find a key whose fingerprint has a leading zero in hex
+	}
 	return s
+}
+
+func newKey(t *testing.T) *rsa.PrivateKey {
+	t.Helper()
+	key, err := rsa.GenerateKey(rand.Reader, crypto.RSAKeyBits)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
 }
 
 // mtcute is what client.js of ./mtcute prints.

@@ -212,6 +212,12 @@ func (p *pair) carryOut() {
 
 func (p *pair) carryOnce(out *relay.Out) {
 	c, u := p.client(), p.upstream()
+	if out.Judged {
+		p.judged()
+	}
+	if out.SelfProbe != nil {
+		p.loop.server.fronts.probes.meet(probeID(out.SelfProbe))
+	}
 	p.count(len(out.Upstream), len(out.Client))
 	c.write(out.Client)
 	u.write(out.Upstream)
@@ -220,12 +226,6 @@ func (p *pair) carryOnce(out *relay.Out) {
 	c.finish()
 	u.finish()
 	p.again = p.again || out.Again
-	if out.Judged {
-		p.judged()
-	}
-	if out.SelfProbe != nil {
-		p.loop.server.fronts.probes.meet(probeID(out.SelfProbe))
-	}
 	if out.Close == relay.CloseNow {
 		p.close()
 		return

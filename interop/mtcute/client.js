@@ -15,6 +15,8 @@ import { NodeCryptoProvider } from '@mtcute/node/utils.js'
 const [host, port, secret, dcText, upload] = process.argv.slice(2)
 const dc = Number(dcText)
 
+console.log = console.error // mtcute logs with it
+
 // mtcute compresses requests as zlib streams where the documentation says gzip. Telegram takes those, the DC of the
 // tests does not; null means that it does not pay.
 class PlainRequests extends NodeCryptoProvider {
@@ -59,13 +61,15 @@ async function main () {
   await client.connect()
   const config = await client.call({ _: 'help.getConfig' })
   const down = await download(client)
+  // An upload wants to know whether the user pays, and nobody has logged in.
+  await client.storage.self.store({ userId: 1, isBot: false, isPremium: false, usernames: [] })
   const up = randomBytes(Number(upload))
   const { inputFile } = await client.uploadFile({ file: up, fileName: 'file', fileMime: 'application/octet-stream' })
-  console.log(JSON.stringify({
+  process.stdout.write(JSON.stringify({
     dc: config.thisDc,
     down: { size: down.length, sha256: sha256(down) },
     up: { id: inputFile.id.toString(), size: up.length, sha256: sha256(up) }
-  }))
+  }) + '\n')
   await client.destroy()
 }
 
