@@ -41,8 +41,8 @@ func (s serve) Run(on console) error {
 		log.Warn().Msg(w)
 	}
 	tuneMemory()
-	server, counters, err := start(c, log)
-	if err != nil {
+	server, counters, err := startUnless(signals, c, log)
+	if server == nil {
 		return err
 	}
 	if err := s.announce(on, c, server, log); err != nil {
@@ -57,6 +57,28 @@ func (s serve) Run(on console) error {
 	}()
 	server.Drain(c.Network.Timeout.Drain)
 	return counters.Close()
+}
+
+// startUnless is start, which may have to wait for a front, but for a signal that comes meanwhile: then there is
+// neither a server nor an error.
+func startUnless(signals <-chan os.Signal, c *conf.Config, log zerolog.Logger) (*loop.Server, *stats.Stats, error) {
+	type started struct {
+		server   *loop.Server
+		counters *stats.Stats
+		err      error
+	}
+	result := make(chan started, 1)
+	go func() {
+		server, counters, err := start(c, log)
+		result <- started{server, counters, err}
+	}()
+	select {
+	case r := <-result:
+		return r.server, r.counters, r.err
+	case s := <-signals:
+		log.Info().Stringer("signal", s).Msg("stopped before it served")
+		return nil, nil, nil
+	}
 }
 
 // gcPercent is GOGC unless the environment says otherwise. An idle session allocates nothing, so the

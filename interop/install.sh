@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs what the tests need beside Go: Debian packages (root only) and, below tdlib, two npm packages.
+# Installs what the tests need beside Go: Debian packages (root only) and, below tdlib and mtcute, npm packages.
 # What is there already is left alone, and so is everything when nothing is missing. No service is started or enabled.
 # Exits with 1, and says what is missing, where it may not or cannot install.
 set -eu
@@ -73,3 +73,4 @@ if [ -n "$packages" ]; then
 	install_packages $packages
 fi
 tdlib_loads || install_tdlib
+(cd mtcute && node -e 'import("@mtcute/node")' 2>/dev/null || npm ci --ignore-scripts --no-audit --no-fund --loglevel=error)

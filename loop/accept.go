@@ -180,14 +180,13 @@ func (l *loop) accept(fd int, address netip.AddrPort) {
 	l.opts.Stats.Accepted.Inc()
 	mss, _ := unix.GetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_MAXSEG) // 0: unknown
 	p := l.newPair(fd, address)
-	l.out = relay.Out{}
-	p.session.Start(&l.env, l.now, relay.Peer{MSS: mss, Secret: l.recent.secret(address.Addr())}, &l.out)
+	p.session.Start(&l.env, l.now, relay.Peer{MSS: mss, Secret: l.recent.secret(address.Addr())})
 	if err := l.watch(fd, p.client()); err != nil {
+		l.report.watchFailed(err)
 		p.client().rst = true
 		p.close()
 		return
 	}
-	p.carryOut()
 	p.turn()
 }
 

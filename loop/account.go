@@ -52,20 +52,18 @@ func (p *pair) owner() *stats.Secret {
 	return p.loop.opts.Stats.Secrets[p.session.Secret()]
 }
 
-// count adds n bytes that were read from s and are on their way to the other side.
-func (p *pair) count(s *socket, n int) {
-	switch {
-	case !p.fronted && p.session.DC() == 0: // a handshake, which nobody pays for
-	case s.side == relay.Client:
-		p.counted().Up.Add(n)
-		if c := p.owner(); c != nil {
-			c.Up.Add(n)
-		}
-	default:
-		p.counted().Down.Add(n)
-		if c := p.owner(); c != nil {
-			c.Down.Add(n)
-		}
+// count adds bytes that leave for the upstream and for the client. Before there is an upstream it is a
+// handshake, which counts for nobody.
+func (p *pair) count(up, down int) {
+	if p.upstream().fd < 0 || up+down == 0 {
+		return
+	}
+	to := p.counted()
+	to.Up.Add(up)
+	to.Down.Add(down)
+	if c := p.owner(); c != nil {
+		c.Up.Add(up)
+		c.Down.Add(down)
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 const spareDescriptors = 16
 
 // fitDescriptors raises the limit of open files as far as it goes and lowers MaxConnections to what it
-// allows, two for each client. It returns what MaxConnections would need, or 0 if there is enough.
+// allows, two for each client, and the other limits in proportion. It returns what MaxConnections would need, or 0 if there is enough.
 func (o *Options) fitDescriptors() (needed uint64) {
 	var limit unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) != nil {
@@ -25,7 +25,10 @@ func (o *Options) fitDescriptors() (needed uint64) {
 	if needed <= limit.Cur {
 		return 0
 	}
-	o.MaxConnections = max(1, int(limit.Cur-min(limit.Cur, used))/2)
+	fits := max(1, int(limit.Cur-min(limit.Cur, used))/2)
+	o.MaxUnproven = max(1, o.MaxUnproven*fits/o.MaxConnections)
+	o.MaxFronted = max(1, o.MaxFronted*fits/o.MaxConnections)
+	o.MaxConnections = fits
 	return needed
 }
 

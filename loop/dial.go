@@ -34,6 +34,7 @@ type dial struct {
 
 	front      int // whose addresses are still to be found; -1: none
 	frontUntil clock.Time
+	probe      probeID // the proxy's own hello, for which the front is dialled; zero: none
 }
 
 // An attempt is one non-blocking connect.
@@ -47,6 +48,9 @@ type attempt struct {
 // startDial looks for the upstream that the session asked for.
 func (p *pair) startDial(out *relay.Out) {
 	d := &dial{pair: p, front: -1}
+	if out.SelfProbe != nil {
+		d.probe = probeID(out.SelfProbe)
+	}
 	if out.Dial == relay.DialFront {
 		if !p.enterFront() {
 			p.noRoomAtFront()
@@ -61,12 +65,13 @@ func (p *pair) startDial(out *relay.Out) {
 	d.next()
 }
 
-// findFront gets the addresses of the front and tells whether they are known: right after the start it may
-// take a moment to make sure that the front is not the proxy itself.
+// findFront gets the addresses of the front and tells whether they are known: it may take a moment to make
+// sure that the front is not the proxy itself, right after the start and for the probe that finds it out.
 func (d *dial) findFront() bool {
 	l := d.pair.loop
-	targets, pending := l.server.fronts.addresses(d.front)
-	if pending && l.now < d.frontUntil {
+	pending := d.probe != probeID{} && l.server.fronts.probes.pending(d.probe)
+	targets, starting := l.server.fronts.addresses(d.front)
+	if (pending || starting) && l.now < d.frontUntil {
 		d.nextAt = l.now.Add(frontDelay)
 		return false
 	}
@@ -93,8 +98,7 @@ func (p *pair) leaveFront() {
 // still to be judged may be a client: it just has no front opened early.
 func (p *pair) noRoomAtFront() {
 	if p.session.State() == relay.StateHello {
-		p.loop.out = relay.Out{}
-		p.session.Dialed(p.loop.now, false, &p.loop.out)
+		p.session.Dialed(p.loop.now, false, p.loop.cleared())
 		p.carryOut()
 		return
 	}
@@ -169,6 +173,7 @@ func (d *dial) try(target netip.AddrPort) bool {
 	a := &attempt{dial: d, fd: fd, target: target, started: l.now, until: l.now.Add(l.opts.Connect)}
 	if err := l.watch(fd, a); err != nil {
 		_ = unix.Close(fd)
+		l.report.watchFailed(err)
 		return false
 	}
 	d.attempts = append(d.attempts, a)
@@ -280,13 +285,14 @@ func (d *dial) finish(winner *attempt, ev uint32) {
 			p.loop.drop(a.fd)
 		}
 	}
-	if winner != nil {
+	if winner == nil {
+		p.leaveFront()
+	} else {
 		p.adopt(winner.fd, ev)
 		delete(p.loop.avoid, winner.target)
 		p.counted().Dialed(p.loop.now.Sub(winner.started), true)
 	}
-	p.loop.out = relay.Out{}
-	p.session.Dialed(p.loop.now, winner != nil, &p.loop.out)
+	p.session.Dialed(p.loop.now, winner != nil, p.loop.cleared())
 	p.carryOut()
 }
 

@@ -56,3 +56,20 @@ func TestHesitantClientNeedsNoPlaceAtTheFront(t *testing.T) {
 	time.Sleep(earlyFront + 100*time.Millisecond) // on a machine that is slower it tests nothing, and passes
 	echo(t, connect(t, s, relaytest.OverConn(conn)), 1000)
 }
+
+// TestEarlyFrontThatFails gives its place back, each time.
+func TestEarlyFrontThatFails(t *testing.T) {
+	s := serve(t, options("127.0.0.1:1", refusing(t).String()))
+	var silent []*net.TCPConn
+	for range 5 {
+		silent = append(silent, visit(t, s))
+	}
+	await(t, "the front was dialled for each", func() bool { return s.opts.Stats.Front.DialFailures.Get() >= 5 })
+	for _, c := range silent {
+		c.Close()
+	}
+	await(t, "all have left", func() bool { return s.Clients() == 0 })
+	if n := s.fronted.taken.Load(); n != 0 {
+		t.Fatalf("%d places at the front are lost", n)
+	}
+}

@@ -41,8 +41,8 @@ func newFronts(s *Server) *fronts {
 	return f
 }
 
-// addresses returns where the front can be dialled, the preferred family first; none when that was never
-// found out. The list is shared and must not be changed. pending: ask again in a moment.
+// addresses returns where the front can be dialled, the preferred family first; none when that is not known.
+// The list is shared and must not be changed. pending: ask again in a moment.
 func (f *fronts) addresses(front int) (list []netip.AddrPort, pending bool) {
 	if list := f.known[front].Load(); list != nil {
 		return *list, false
@@ -96,12 +96,15 @@ func (f *fronts) keep(front int) {
 	}
 }
 
-// find looks the front up, makes sure that it is not the proxy itself, and publishes where it is.
+// errFamily is the answer to a front that prefer-ip leaves no address of.
+var errFamily = errors.New("it has no address of the family that prefer-ip allows")
+
+// find looks the front up, leaves out what is the proxy itself, and publishes where the front is.
 func (f *fronts) find(front int) error {
 	site := f.server.opts.Fronts[front]
 	list, err := f.lookup(site)
 	if err == nil {
-		err = f.check(site, list)
+		list, err = f.usable(site, list)
 	}
 	if errors.Is(err, errLoop) {
 		f.known[front].Store(nil)
@@ -110,25 +113,40 @@ func (f *fronts) find(front int) error {
 		f.server.report.frontNotFound(site, f.known[front].Load() != nil, err)
 		return err
 	}
-	list = f.server.opts.Prefer.Arrange(list)
 	f.known[front].Store(&list)
 	return nil
 }
 
-// check fails when one of a front's addresses is the proxy, be it one of our own or one that leads here.
-func (f *fronts) check(site Front, list []netip.AddrPort) error {
+// usable returns the addresses that do not lead back to the proxy, the preferred family first. It fails when
+// none is left.
+func (f *fronts) usable(site Front, list []netip.AddrPort) ([]netip.AddrPort, error) {
+	list = f.server.opts.Prefer.Arrange(list)
+	if len(list) == 0 {
+		return nil, fmt.Errorf("front %s: %w", site.Host, errFamily)
+	}
 	f.server.self.refresh()
-	for _, a := range list {
-		if f.server.self.contains(a) {
-			return fmt.Errorf("front %s is at %v, an address of ours: %w", site.Host, a, errLoop)
-		}
+	loops := make([]bool, len(list))
+	var all sync.WaitGroup
+	for i, a := range list {
+		all.Go(func() { loops[i] = f.server.self.contains(a) || f.leadsBack(site, a) })
 	}
-	for _, a := range list {
-		if f.leadsBack(site, a) {
-			return fmt.Errorf("front %s is at %v, from where our own hello came back: %w", site.Host, a, errLoop)
+	all.Wait()
+	var good []netip.AddrPort
+	var err error
+	for i, a := range list {
+		if !loops[i] {
+			good = append(good, a)
+			continue
 		}
+		err = fmt.Errorf("front %s at %v: %w", site.Host, a, errLoop)
 	}
-	return nil
+	if len(good) == 0 {
+		return nil, err
+	}
+	if err != nil {
+		f.server.report.frontAvoided(err)
+	}
+	return good, nil
 }
 
 func (f *fronts) lookup(site Front) ([]netip.AddrPort, error) {

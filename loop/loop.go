@@ -1,10 +1,11 @@
 package loop
 
 import (
+	"errors"
 	"net/netip"
 	"time"
 
-	"github.com/panjf2000/gnet/v2/pkg/errors"
+	gnet "github.com/panjf2000/gnet/v2/pkg/errors"
 	"github.com/panjf2000/gnet/v2/pkg/netpoll"
 	"golang.org/x/sys/unix"
 
@@ -34,7 +35,7 @@ type loop struct {
 	wheel  *clock.Wheel[expirer]
 	alarm  alarm
 
-	again      again
+	kick       kick
 	turns      []*pair // with more to do than one turn allowed
 	running    []*pair // turns of the round under way
 	dropped    []int   // out of the poller in this batch
@@ -74,14 +75,17 @@ func newLoop(s *Server) (*loop, error) {
 		scratch: make([]byte, scratchSize),
 		bufs:    make([][]byte, 0, maxVectors),
 	}
+	l.alarm.fd, l.kick.fd, l.reserve = -1, -1, -1
 	l.env = s.newEnv(&l.chunks)
 	l.tick()
 	l.wheel = clock.NewWheel[expirer](l.now)
 	l.openReserve()
-	if err := l.openAlarm(); err != nil {
+	if err := errors.Join(l.openAlarm(), l.openKick()); err != nil {
+		l.closeOwn()
+		_ = poller.Close()
 		return nil, err
 	}
-	return l, l.openAgain()
+	return l, nil
 }
 
 // run serves until stop.
@@ -94,7 +98,7 @@ func (l *loop) run() {
 		l.armAlarm()
 		return nil
 	})
-	if err != errors.ErrEngineShutdown {
+	if err != gnet.ErrEngineShutdown {
 		l.report.loopFailed(err)
 	}
 	l.closeAll()
@@ -130,7 +134,7 @@ func (l *loop) drop(fd int) {
 	l.table[fd] = nil
 	_ = l.poller.Delete(fd)
 	l.dropped = append(l.dropped, fd)
-	l.again.request(l)
+	l.kick.request(l)
 }
 
 // closeDropped closes what was dropped at least a whole batch of events ago.
@@ -140,12 +144,19 @@ func (l *loop) closeDropped() {
 	}
 	l.closable, l.dropped = l.dropped, l.closable[:0]
 	if len(l.closable) > 0 {
-		l.again.request(l)
+		l.kick.request(l)
 	}
 }
 
-// forget is told of a pair that closed.
-func (l *loop) forget(*pair) {
+// cleared returns the loop's Out, emptied for the next call into a session. What that decides is then
+// carried out by pair.carryOut.
+func (l *loop) cleared() *relay.Out {
+	l.out = relay.Out{}
+	return &l.out
+}
+
+// forget is told that a pair closed.
+func (l *loop) forget() {
 	l.pairs--
 	l.server.clients.leave()
 	l.checkEmpty()
@@ -161,7 +172,11 @@ func (l *loop) closeAll() {
 	}
 	l.closeDropped()
 	l.closeDropped()
-	l.alarm.close()
-	l.again.close()
-	_ = unix.Close(l.reserve)
+	l.closeOwn()
+}
+
+func (l *loop) closeOwn() {
+	for _, fd := range []int{l.alarm.fd, l.kick.fd, l.reserve} {
+		_ = unix.Close(fd) // -1: was never opened
+	}
 }

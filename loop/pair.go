@@ -2,6 +2,7 @@ package loop
 
 import (
 	"net/netip"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -23,6 +24,7 @@ type pair struct {
 	address  netip.AddrPort // the client's
 	accepted clock.Time
 	ackPoll  clock.Time // when to look again whether a side that is to be reset has acknowledged
+	ackWait  time.Duration
 	state    relay.State
 	dc       int  // index into relay.DCLabels
 	queued   bool // on the ready list
@@ -39,7 +41,7 @@ func (p *pair) upstream() *socket { return &p.sides[relay.Upstream] }
 // other returns the side that s's bytes go to.
 func (p *pair) other(s *socket) *socket { return &p.sides[1-s.side] }
 
-// newPair starts a session for a client that was just accepted.
+// newPair makes the pair of a client that was just accepted; its session is to be started.
 func (l *loop) newPair(fd int, address netip.AddrPort) *pair {
 	p := &pair{loop: l, address: address, accepted: l.now, unproven: true}
 	p.timer.Owner = p
@@ -59,7 +61,6 @@ func (p *pair) turn() {
 	if p.closed {
 		return
 	}
-	p.checkHangup()
 	p.flush(p.client())
 	p.flush(p.upstream())
 	budget := turnBudget
@@ -70,6 +71,7 @@ func (p *pair) turn() {
 		}
 		budget -= n
 	}
+	p.checkHangup()
 	p.settle(budget <= 0)
 }
 
@@ -118,8 +120,7 @@ func (p *pair) pullClient(s *socket, want int) int {
 	buf := l.scratch[:min(want, s.readLimit(p.upstream(), l.now))]
 	n, err := retry(func() (int, error) { return sysRead(int(s.fd), buf) })
 	if n = p.took(s, n, len(buf), err); n > 0 {
-		l.out = relay.Out{}
-		p.session.Client(l.now, buf[:n], &l.out)
+		p.session.Client(l.now, buf[:n], l.cleared())
 		p.carryOut()
 	}
 	return progress(n)
@@ -134,11 +135,30 @@ func (p *pair) pullUpstream(s *socket, want int) int {
 	}
 	n, err := retry(func() (int, error) { return l.vectors.readv(int(s.fd), bufs) })
 	if n = p.took(s, n, asked, err); n > 0 {
-		l.out = relay.Out{}
-		p.session.Upstream(l.now, l.scratch, n, &l.out)
+		if n == asked && !p.fronted {
+			n += p.pullCrumb(s, n)
+		}
+		p.session.Upstream(l.now, l.scratch, n, l.cleared())
 		p.carryOut()
 	}
 	return progress(n)
+}
+
+// pullCrumb reads what is left behind n bytes if that is too little for a record of its own: left to the next
+// read it would become one. It goes where a longer read would have put it.
+func (p *pair) pullCrumb(s *socket, n int) int {
+	l := p.loop
+	left, err := unix.IoctlGetInt(int(s.fd), unix.SIOCINQ)
+	if err != nil || left == 0 || left >= relay.MinRecord {
+		return 0
+	}
+	bufs := p.session.UpstreamBuffers(l.scratch, n+left, l.bufs[:0])
+	crumb := bufs[len(bufs)-1]
+	got, err := retry(func() (int, error) { return sysRead(int(s.fd), crumb[len(crumb)-left:]) })
+	if err != nil {
+		return 0 // the next read tells
+	}
+	return got
 }
 
 // took notes what a read says about the socket and returns the number of bytes that it brought, or -1
@@ -159,7 +179,6 @@ func (p *pair) took(s *socket, n, asked int, err error) int {
 	if n < asked && !s.hangup {
 		s.readable = false // drained: the next byte raises a new edge
 	}
-	p.count(s, n)
 	return n
 }
 
@@ -173,8 +192,7 @@ func progress(n int) int {
 func (p *pair) end(s *socket, how relay.End) {
 	s.ended, s.readable = true, false
 	l := p.loop
-	l.out = relay.Out{}
-	p.session.Ended(l.now, s.side, how, &l.out)
+	p.session.Ended(l.now, s.side, how, l.cleared())
 	p.carryOut()
 }
 
@@ -188,13 +206,19 @@ func (p *pair) carryOut() {
 			return
 		}
 		s.reported = true
-		p.loop.out = relay.Out{}
-		p.session.Ended(p.loop.now, s.side, relay.EndWrite, &p.loop.out)
+		p.session.Ended(p.loop.now, s.side, relay.EndWrite, p.loop.cleared())
 	}
 }
 
 func (p *pair) carryOnce(out *relay.Out) {
 	c, u := p.client(), p.upstream()
+	if out.Judged {
+		p.judged()
+	}
+	if out.SelfProbe != nil {
+		p.loop.server.fronts.probes.meet(probeID(out.SelfProbe))
+	}
+	p.count(len(out.Upstream), len(out.Client))
 	c.write(out.Client)
 	u.write(out.Upstream)
 	c.fin, c.rst = c.fin || out.ShutClient, c.rst || out.ResetClient
@@ -202,12 +226,6 @@ func (p *pair) carryOnce(out *relay.Out) {
 	c.finish()
 	u.finish()
 	p.again = p.again || out.Again
-	if out.Judged {
-		p.judged()
-	}
-	if out.SelfProbe != nil {
-		p.loop.server.fronts.probes.met(probeID(out.SelfProbe))
-	}
 	if out.Close == relay.CloseNow {
 		p.close()
 		return
@@ -252,7 +270,7 @@ func (p *pair) flush(s *socket) {
 		p.session.Progress(p.loop.now)
 	}
 	if s.broken {
-		p.loop.out = relay.Out{}
+		p.loop.cleared()
 		p.carryOut()
 	}
 }
@@ -263,8 +281,7 @@ func (p *pair) checkHangup() {
 	if p.dial == nil || !p.client().gone() {
 		return
 	}
-	p.loop.out = relay.Out{}
-	p.session.Hangup(p.loop.now, &p.loop.out)
+	p.session.Hangup(p.loop.now, p.loop.cleared())
 	p.carryOut()
 }
 
@@ -272,8 +289,7 @@ func (p *pair) checkHangup() {
 func (p *pair) proceed() {
 	if p.again && !p.closed {
 		p.again = false
-		p.loop.out = relay.Out{}
-		p.session.Continue(p.loop.now, &p.loop.out)
+		p.session.Continue(p.loop.now, p.loop.cleared())
 		p.carryOut()
 	}
 	p.turn()
@@ -286,8 +302,7 @@ func (p *pair) expire() {
 		p.dial.expire()
 	}
 	if d := p.session.Deadline(); !p.closed && d != 0 && d <= now {
-		p.loop.out = relay.Out{}
-		p.session.Expire(now, &p.loop.out)
+		p.session.Expire(now, p.loop.cleared())
 		p.carryOut()
 	}
 	p.turn()
@@ -308,8 +323,11 @@ func (p *pair) arm() {
 	}
 }
 
-// ackPollInterval is how often a side that is to be reset is asked whether all has arrived.
-const ackPollInterval = 20e6 // 20 ms
+// How often a side that is to be reset is asked whether all has arrived: less and less.
+const (
+	firstAckWait = 20 * time.Millisecond
+	maxAckWait   = time.Second
+)
 
 func (p *pair) drained() bool {
 	p.ackPoll = 0
@@ -317,7 +335,8 @@ func (p *pair) drained() bool {
 		return true
 	}
 	if p.client().rst || p.upstream().rst {
-		p.ackPoll = p.loop.now.Add(ackPollInterval)
+		p.ackWait = min(max(firstAckWait, 2*p.ackWait), maxAckWait)
+		p.ackPoll = p.loop.now.Add(p.ackWait)
 	}
 	return false
 }
@@ -338,7 +357,7 @@ func (p *pair) close() {
 	p.loop.wheel.Stop(&p.timer)
 	p.finished()
 	p.session.Release()
-	p.loop.forget(p)
+	p.loop.forget()
 }
 
 func (p *pair) release(s *socket) {

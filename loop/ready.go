@@ -5,45 +5,43 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// again is the loop's way to ask for one more round: an eventfd that is always readable and registered
+// kick is the loop's way to ask for one more round: an eventfd that is always readable and registered
 // edge-triggered, so that modifying its registration raises one event in the next batch. It costs a
 // microsecond and no garbage, which the poller's own task queue does not (LOOP.md, design 7).
-type again struct {
+type kick struct {
 	fd        int
 	requested bool
 	attached  netpoll.PollAttachment
 }
 
-func (l *loop) openAgain() error {
+func (l *loop) openKick() error {
 	fd, err := unix.Eventfd(1, unix.EFD_NONBLOCK|unix.EFD_CLOEXEC)
 	if err != nil {
 		return err
 	}
-	l.again.fd = fd
-	l.again.attached.FD = fd
-	l.again.requested = true // registering raises the first event
+	l.kick.fd = fd
+	l.kick.attached.FD = fd
+	l.kick.requested = true // registering raises the first event
 	l.enter(fd, round{l})
-	return l.poller.AddRead(&l.again.attached, true)
+	return l.poller.AddRead(&l.kick.attached, true)
 }
 
-func (a *again) request(l *loop) {
-	if a.requested {
+func (k *kick) request(l *loop) {
+	if k.requested {
 		return
 	}
-	if err := l.poller.ModRead(&a.attached, true); err != nil {
+	if err := l.poller.ModRead(&k.attached, true); err != nil {
 		panic("loop: internal error: no further round: " + err.Error())
 	}
-	a.requested = true
+	k.requested = true
 }
-
-func (a *again) close() { _ = unix.Close(a.fd) }
 
 // enqueue puts p on the ready list.
 func (l *loop) enqueue(p *pair) {
 	if !p.queued {
 		p.queued = true
 		l.turns = append(l.turns, p)
-		l.again.request(l)
+		l.kick.request(l)
 	}
 }
 
@@ -53,12 +51,18 @@ type round struct{ loop *loop }
 
 func (r round) ready(uint32) {
 	l := r.loop
-	l.again.requested = false
+	l.kick.requested = false
 	l.closeDropped()
 	l.turns, l.running = l.running[:0], l.turns
+	scanned := false
 	for i, p := range l.running {
 		l.running[i] = nil
 		p.queued = false
+		if p.again && scanned { // one scan of the secrets in a round, or a crowd of strangers holds up everybody
+			l.enqueue(p)
+			continue
+		}
+		scanned = scanned || p.again
 		p.proceed()
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"mtrelay/relay"
 	"mtrelay/relay/relaytest"
 	"mtrelay/tlsfront"
 )
@@ -43,6 +44,67 @@ func TestDeliversTail(t *testing.T) {
 				t.Fatal(err)
 			}
 		})
+	}
+}
+
+// TestNoCrumbs: whatever a DC writes at once, no record is too short to be one, unless it is all there is.
+func TestNoCrumbs(t *testing.T) {
+	for _, n := range []int{tlsfront.FullRecord + 1, tlsfront.FullRecord + 5, tlsfront.FullRecord + 17, 4*tlsfront.FullRecord + 3} {
+		dc := fakeDC(t, func(c *relaytest.DCConn) {
+			io.CopyN(io.Discard, c, 1)
+			c.Write(make([]byte, n))
+			io.Copy(io.Discard, c)
+		})
+		s := serve(t, options(dc.Addr(), fakeFront(t, echoFront)))
+		var sizes []int
+		c := connect(t, s, relaytest.OnRecord(func(n int) { sizes = append(sizes, n) }))
+		c.Write([]byte{1})
+		if _, err := io.ReadFull(c, make([]byte, n)); err != nil {
+			t.Fatal(err)
+		}
+		if last := sizes[len(sizes)-1]; last < relay.MinRecord {
+			t.Errorf("%d bytes left in records of %v", n, sizes)
+		}
+	}
+}
+
+// TestClientsResetEndsTheDownload: the DC is not left sending into nowhere.
+func TestClientsResetEndsTheDownload(t *testing.T) {
+	ended := make(chan error, 1)
+	dc := fakeDC(t, func(c *relaytest.DCConn) { ended <- relaytest.SendPattern(c, 1, 1<<40) })
+	s := serve(t, options(dc.Addr(), fakeFront(t, echoFront)))
+	c := connect(t, s)
+	if err := relaytest.CheckPattern(c, 1, 1<<20); err != nil {
+		t.Fatal(err)
+	}
+	c.NetConn().(*net.TCPConn).SetLinger(0)
+	c.Close()
+	if err := <-ended; err == nil {
+		t.Fatal("the DC sent it all")
+	}
+	await(t, "the session ended", func() bool { return s.Clients() == 0 })
+}
+
+// TestTrafficIsCounted: all bytes of a stranger, and those of a client even for a DC without a number.
+func TestTrafficIsCounted(t *testing.T) {
+	dc := fakeDC(t, relaytest.Echo)
+	s := serve(t, options(dc.Addr(), fakeFront(t, echoFront)))
+	v := visit(t, s)
+	v.Write([]byte("GET / HTTP/1.1\r\n\r\n"))
+	if _, err := io.ReadFull(v, make([]byte, 18)); err != nil {
+		t.Fatal(err)
+	}
+	if up, down := s.opts.Stats.Front.Up.Get(), s.opts.Stats.Front.Down.Get(); up != 18 || down != 18 {
+		t.Errorf("front: %d up, %d down", up, down)
+	}
+	c, err := relaytest.Dial(t.Context(), s.Addresses()[0].String(), key, frontHost, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	echo(t, c, 1000)
+	if owner := s.opts.Stats.Secrets[0]; owner.Up.Get() < 1000 || owner.Down.Get() < 1000 {
+		t.Errorf("the secret: %d up, %d down", owner.Up.Get(), owner.Down.Get())
 	}
 }
 

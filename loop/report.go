@@ -100,6 +100,11 @@ func (r *reporter) acceptFailed(err error) {
 	r.warn(topicAccept).Err(err).Msg("a connection could not be accepted")
 }
 
+// watchFailed tells that the poller took a descriptor no more (fs.epoll.max_user_watches).
+func (r *reporter) watchFailed(err error) {
+	r.warn(topicAccept).Err(err).Msg("a connection could not be watched")
+}
+
 // listenerPaused keeps what healthy reports.
 func (r *reporter) listenerPaused(address netip.AddrPort, paused bool) {
 	r.mu.Lock()
@@ -116,7 +121,7 @@ func (r *reporter) healthy() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for address := range r.paused {
-		return fmt.Errorf("%v does not accept connections: descriptors or memory have run out", address)
+		return fmt.Errorf("%v does not accept connections at the moment; the log says why", address)
 	}
 	return nil
 }
@@ -140,6 +145,10 @@ func (r *reporter) frontNotFound(f Front, known bool, err error) {
 		what = "the front cannot be found: its last known addresses stay in use"
 	}
 	r.warn(topicUnresolved).Str("front", f.Host).Err(err).Msg(what)
+}
+
+func (r *reporter) frontAvoided(err error) {
+	r.warn(topicSelfLoop).Err(err).Msg("an address of the front is left out")
 }
 
 func (r *reporter) loopFailed(err error) {

@@ -1,12 +1,15 @@
 package loop
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"net"
 	"net/netip"
 	"sync/atomic"
 	"testing"
+
+	"mtrelay/relay"
 )
 
 func TestOwnAddresses(t *testing.T) {
@@ -116,4 +119,55 @@ func forward(c *net.TCPConn, to string) {
 	defer up.Close()
 	go io.Copy(up, c)
 	io.Copy(c, up)
+}
+
+// TestCopyOfAProbe: whoever saw the proxy probe its front and sends the same hello is shown the front.
+func TestCopyOfAProbe(t *testing.T) {
+	hellos := make(chan []byte, 10)
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ln.Close() })
+	go func() {
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			b := make([]byte, 4096)
+			n, _ := c.Read(b)
+			hellos <- b[:n]
+			c.Write([]byte("alert"))
+			c.Close()
+		}
+	}()
+	s := serve(t, options("127.0.0.1:1", ln.Addr().String()))
+	probe := <-hellos
+	v := visit(t, s)
+	v.Write(probe)
+	if got, err := io.ReadAll(v); err != nil || string(got) != "alert" {
+		t.Fatalf("the copy got %q, %v", got, err)
+	}
+	if again := <-hellos; !bytes.Equal(again, probe) {
+		t.Fatal("the front did not get the copy")
+	}
+}
+
+// TestOneOfTheFrontsAddressesLeadsBack: the others stay in use.
+func TestOneOfTheFrontsAddressesLeadsBack(t *testing.T) {
+	good := mustAddr(fakeFront(t, echoFront))
+	s := serve(t, options("127.0.0.1:1", good.String()))
+	list, err := s.fronts.usable(s.opts.Fronts[0], []netip.AddrPort{s.Addresses()[0], good})
+	if err != nil || len(list) != 1 || list[0] != good {
+		t.Fatalf("usable: %v, %v", list, err)
+	}
+}
+
+func TestFrontWithoutAnAddressOfTheFamily(t *testing.T) {
+	s := serve(t, options("127.0.0.1:1", fakeFront(t, echoFront)))
+	s.opts.Prefer = relay.OnlyIPv6
+	if err := s.fronts.find(0); !errors.Is(err, errFamily) {
+		t.Fatalf("found: %v", err)
+	}
 }

@@ -16,11 +16,10 @@ import (
 // the proxy sends it a hello that is signed with a key only this process knows. When one of our listeners
 // meets that hello, the circle is proven.
 
-const (
-	probeTimeout = 2 * time.Second
-	// probeMemory is how long a probe is recognised after it was given up, in case the circle is slow.
-	probeMemory = time.Minute
-)
+// probeTimeout is how long a front may take to answer. In a circle nobody ever does: the hello that came back is
+// treated as any visitor's and waits for its front like them (see dial.findFront), so that whoever sends us
+// a copy of it learns nothing.
+const probeTimeout = 2 * time.Second
 
 // probeID is the session id by which a probe is recognised.
 type probeID [32]byte
@@ -29,49 +28,51 @@ type probeID [32]byte
 type probes struct {
 	key [16]byte
 
-	mu    sync.Mutex
-	unmet map[probeID]func() // what to do when it is met
+	mu  sync.Mutex
+	met map[probeID]bool // those on their way; true: one of our listeners got it
 }
 
 func newProbes() *probes {
-	p := &probes{unmet: make(map[probeID]func())}
+	p := &probes{met: make(map[probeID]bool)}
 	rand.Read(p.key[:])
 	return p
 }
 
-// met is called by a loop whose listener got a probe.
-func (p *probes) met(id probeID) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if tell, ok := p.unmet[id]; ok {
-		delete(p.unmet, id)
-		tell()
-	}
-}
-
-// expect has met call tell, which must not block, when the probe that is returned is met.
-func (p *probes) expect(tell func()) (id probeID) {
+func (p *probes) begin() (id probeID) {
 	rand.Read(id[:])
 	p.mu.Lock()
-	p.unmet[id] = tell
-	p.mu.Unlock()
-	time.AfterFunc(probeMemory, func() {
-		p.mu.Lock()
-		delete(p.unmet, id)
-		p.mu.Unlock()
-	})
+	defer p.mu.Unlock()
+	p.met[id] = false
 	return id
 }
 
-// secrets returns what the gates must know to recognise a probe: the key, under the name that is sent to
-// each front.
-func (f *fronts) secrets() []tlsfront.Secret {
-	list := make([]tlsfront.Secret, len(f.server.opts.Fronts))
-	for i, site := range f.server.opts.Fronts {
-		list[i] = tlsfront.Secret{Name: "self-probe", Host: f.probeName(site), Key: f.probes.key}
-	}
-	return list
+// end tells whether the probe was met.
+func (p *probes) end(id probeID) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	defer delete(p.met, id)
+	return p.met[id]
 }
+
+// meet is called by a loop whose listener got a probe, or a copy of an old one.
+func (p *probes) meet(id probeID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if _, ok := p.met[id]; ok {
+		p.met[id] = true
+	}
+}
+
+// pending tells whether it is still open what that probe will find.
+func (p *probes) pending(id probeID) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, ok := p.met[id]
+	return ok
+}
+
+// secret is what the gates must know to recognise a probe, whatever front it was sent to.
+func (p *probes) secret() tlsfront.Secret { return tlsfront.Secret{Name: "self-probe", Key: p.key} }
 
 // probeName is the SNI of a probe: an address is none, and visitors of one come with a secret's host anyway.
 func (f *fronts) probeName(site Front) string {
@@ -81,43 +82,30 @@ func (f *fronts) probeName(site Front) string {
 	return site.ServerName
 }
 
-// leadsBack sends a probe to address and waits until it comes back or the front answers, which a front
-// does after one round trip.
+// leadsBack sends a probe to address and waits for an answer, which a front gives after one round trip. Without
+// an answer it tells whether the probe came back to us.
 func (f *fronts) leadsBack(site Front, address netip.AddrPort) bool {
 	ctx, cancel := context.WithTimeout(f.ctx, probeTimeout)
 	defer cancel()
-	back := make(chan struct{})
-	id := f.probes.expect(func() { close(back) })
-	answered := make(chan struct{})
-	go func() {
-		defer close(answered)
-		f.send(ctx, site, address, id)
-	}()
-	select {
-	case <-back:
-		return true
-	case <-answered:
-	}
-	select {
-	case <-back: // the listener that met it tells before it hangs up
-		return true
-	default:
-		return false
-	}
+	id := f.probes.begin()
+	answered := f.send(ctx, site, address, id)
+	return f.probes.end(id) && !answered
 }
 
-// send sends the probe and returns when there is an answer, an end, or no more time.
-func (f *fronts) send(ctx context.Context, site Front, address netip.AddrPort, id probeID) {
+// send sends the probe and tells whether a byte came back before there was an end or no more time.
+func (f *fronts) send(ctx context.Context, site Front, address netip.AddrPort, id probeID) bool {
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", address.String())
 	if err != nil {
-		return
+		return false
 	}
 	defer conn.Close()
-	deadline, _ := ctx.Deadline()
-	_ = conn.SetDeadline(deadline)
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	defer stop()
 	stamp := clock.Unix(time.Now().Unix())
 	hello := tlsfront.AppendClientHello(nil, tlsfront.HelloHybrid, f.probeName(site), id, &f.probes.key, stamp, rand.Reader)
-	if _, err := conn.Write(hello); err == nil {
-		_, _ = conn.Read(make([]byte, 1))
+	if _, err := conn.Write(hello); err != nil {
+		return false
 	}
+	n, _ := conn.Read(make([]byte, 1))
+	return n > 0
 }

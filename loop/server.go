@@ -98,9 +98,8 @@ func (s *Server) open(bound boundSockets) error {
 			return fmt.Errorf("open event loop: %w", err)
 		}
 		s.loops = append(s.loops, l)
-		fds := bound.perLoop[i]
-		bound.perLoop[i] = nil
-		for j, fd := range fds {
+		for j, fd := range bound.perLoop[i] {
+			bound.perLoop[i] = bound.perLoop[i][1:] // this one is the loop's now
 			if err := l.listen(fd, s.bound[j]); err != nil {
 				return fmt.Errorf("listen on %v: %w", s.bound[j], err)
 			}
@@ -129,11 +128,10 @@ func (s *Server) newEnv(chunks *chunk.Pool) relay.Env {
 	for i, f := range o.Fronts {
 		names[i] = f.ServerName
 	}
-	probes := s.fronts.secrets()
-	secrets := slices.Concat(o.Secrets, probes)
+	secrets := append(slices.Clip(o.Secrets), s.fronts.probes.secret())
 	return relay.Env{
 		Secrets:   secrets,
-		Probes:    len(probes),
+		Probe:     len(o.Secrets),
 		Gate:      tlsfront.NewGate(secrets, o.Tolerance, o.Replay, rand.Reader),
 		Chunks:    chunks,
 		DCs:       o.DCs,
@@ -153,7 +151,7 @@ func (s *Server) Addresses() []netip.AddrPort { return s.bound }
 // Clients returns the number of connected clients.
 func (s *Server) Clients() int { return int(s.clients.taken.Load()) }
 
-// Healthy returns an error that names the listeners which do not accept at the moment.
+// Healthy returns an error that names a listener which does not accept at the moment.
 func (s *Server) Healthy() error { return s.report.healthy() }
 
 // Drain stops accepting, lets sessions end by themselves until the time is up, and closes the rest.

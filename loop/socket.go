@@ -61,8 +61,8 @@ func (s *socket) ready(ev uint32) {
 	s.pair.turn()
 }
 
-// readLimit returns how much may be read from s at once: much only when the other side is known to
-// have room for it, since what the other side does not take stays in our memory.
+// readLimit returns how much may be read from s at once: much only when the other side, if that is a
+// client, is known to have room for it, since what the other side does not take stays in our memory.
 func (s *socket) readLimit(dst *socket, now clock.Time) int {
 	if !s.large || now < dst.smallUntil || !dst.roomy() {
 		return smallRead
@@ -193,7 +193,7 @@ func setUnlessZero(fd, name, value int) error {
 
 func seconds(d time.Duration) int { return int((d + time.Second - 1) / time.Second) }
 
-// fdOf opens a non-blocking TCP socket for addr's family.
+// openSocket opens a non-blocking TCP socket for addr's family.
 func openSocket(addr netip.AddrPort) (int, error) {
 	family := unix.AF_INET
 	if addr.Addr().Is6() {

@@ -39,8 +39,6 @@ func (l *loop) armAlarm() {
 	}
 }
 
-func (a *alarm) close() { _ = unix.Close(a.fd) }
-
 // An expiry runs what is due.
 type expiry struct{ loop *loop }
 

@@ -8,20 +8,23 @@ const (
 	maxRecords = 3
 	// slot is what a full record takes in the scratch buffer.
 	slot = tlsfront.RecordHeaderLen + tlsfront.FullRecord
-	// minRecord is the least that a TLS 1.3 record can carry: a byte, its content type, the AEAD tag. A
+	// MinRecord is the least that a TLS 1.3 record can carry: a byte, its content type, the AEAD tag. A
 	// smaller one gives us away, so none is made by cutting; what the DC itself sends alone (quick acks
 	// of 4 bytes) has to go as it is.
-	minRecord = 1 + 1 + 16
+	MinRecord = 1 + 1 + 16
 )
 
 // recordBuffers appends to dst the payloads of up to maxRecords full records in scratch, each behind room
-// for its header, at most limit bytes in total.
+// for its header, at most limit bytes in total; a limit that exceeds them by less than MinRecord is met too.
 func recordBuffers(scratch []byte, limit int, dst [][]byte) [][]byte {
-	for i := range maxRecords {
+	if most := maxRecords * tlsfront.FullRecord; limit >= most+MinRecord {
+		limit = most
+	}
+	for i := 0; limit > 0; i++ {
 		lo := i*slot + tlsfront.RecordHeaderLen
 		n := min(limit, tlsfront.FullRecord, len(scratch)-lo)
-		if n <= 0 || i > 0 && n < minRecord {
-			break
+		if n <= 0 || n < limit && n < MinRecord {
+			break // no room for a record
 		}
 		dst = append(dst, scratch[lo:lo+n:lo+n])
 		limit -= n
@@ -49,7 +52,7 @@ func (r *recoder) recodeSlots(scratch []byte, n int) {
 }
 
 // frame writes the headers of the records whose n bytes of payload lie in scratch with gaps, and returns
-// the records: all full but the last. Where the last would fall under minRecord it borrows from the end of
+// the records: all full but the last. Where the last would fall under MinRecord it borrows from the end of
 // the one before: those few bytes move up across the gap, which so moves down.
 func frame(scratch []byte, n int) []byte {
 	whole, last := n/tlsfront.FullRecord, n%tlsfront.FullRecord
@@ -60,7 +63,7 @@ func frame(scratch []byte, n int) []byte {
 	if last == 0 {
 		return scratch[:end]
 	}
-	if borrowed := minRecord - last; whole > 0 && borrowed > 0 {
+	if borrowed := MinRecord - last; whole > 0 && borrowed > 0 {
 		copy(scratch[end+tlsfront.RecordHeaderLen-borrowed:], scratch[end-borrowed:end])
 		header(scratch[end-slot:], tlsfront.FullRecord-borrowed)
 		end -= borrowed

@@ -72,7 +72,9 @@ func TestRecordBuffers(t *testing.T) {
 		{64 << 10, 4096, []int{4096}},
 		{64 << 10, 5, []int{5}},
 		{64 << 10, 0, nil},
-		{64 << 10, full + 17, []int{full}}, // no buffer that a read would fill with less than a record can have
+		{64 << 10, full + 17, []int{full, 17}}, // what is left and too little for a record of its own
+		{64 << 10, 3*full + 17, []int{full, full, full, 17}},
+		{64 << 10, 3*full + 18, []int{full, full, full}},
 		{64 << 10, full + 18, []int{full, 18}},
 		{2*slot + 5 + 17, 1 << 20, []int{full, full}},
 		{4, 1 << 20, nil},

@@ -114,3 +114,21 @@ func TestEarlyFrontOfAnotherSite(t *testing.T) {
 	w.dialed(true)
 	w.expectGot(Upstream, g.hello)
 }
+
+// TestEarlyFrontOfAnotherSiteEnds: half a hello names another site than the early front's, which then hangs up. That
+// concerns nobody; the client is to see the site that it named.
+func TestEarlyFrontOfAnotherSiteEnds(t *testing.T) {
+	g := readGenuine(t, "tdlib-1.8.65")
+	for _, end := range []End{EndFIN, EndReset} {
+		w := newWorld(t, g.time, tlsfront.Secret{Name: "other", Host: "other.example"}, tlsfront.Secret{Name: "named", Host: g.secret.Host})
+		w.openEarly(time.Second)
+		w.wait()
+		w.dialed(true)
+		w.send(Client, g.hello[:1700])
+		w.end(Upstream, end)
+		w.expect(StateDialFront, ReasonNotEnded)
+		if w.pending != DialFront || w.last.Front != 1 {
+			t.Fatalf("dial %d, front %d", w.pending, w.last.Front)
+		}
+	}
+}

@@ -50,8 +50,9 @@ func (s *Session) endedEarly(now clock.Time, at Side, end End, out *Out) {
 	c := &s.sides[Client]
 	switch {
 	case at == Upstream && s.early == earlyReady:
-		s.frontFirst(now, out)
-		s.endedStreaming(now, Upstream, end, out)
+		if s.frontFirst(now, out); s.state == StateFront { // else it was another site's front, and is dropped
+			s.endedStreaming(now, Upstream, end, out)
+		}
 	case at == Upstream:
 	case s.state == StateHello && end != EndFIN:
 		s.end(ReasonClientGone)
@@ -102,7 +103,7 @@ func (s *Session) endedStreaming(now clock.Time, at Side, end End, out *Out) {
 		s.end(endReason(at, reset))
 	}
 	switch {
-	case s.fronted && reset:
+	case reset && (s.fronted || at == Client):
 		s.resetOther(now, at, out)
 		return
 	case reset:
@@ -126,8 +127,9 @@ func endReason(at Side, reset bool) Reason {
 	return ReasonUpstreamClosed
 }
 
-// resetOther passes the RST of one side of a front's connection on. It ends both directions at once, as
-// it does between a client and the site itself.
+// resetOther passes an RST on. It ends both directions at once, as it does between a client and the site
+// itself. A DC gets one when the client is gone, rather than go on sending into nowhere; our bytes for it are
+// acknowledged before. (A client gets none of a DC's: to it, we are a site that closes.)
 func (s *Session) resetOther(now clock.Time, at Side, out *Out) {
 	over := side{ended: true, shut: true}
 	if other := s.sides[1-at]; !other.ended || !other.shut {

@@ -13,7 +13,7 @@ import (
 type Env struct {
 	Gate    *tlsfront.Gate
 	Secrets []tlsfront.Secret // the very secrets, in the same order, that Gate was made from
-	Probes  int               // so many of them, the last ones, sign no client's hello but the proxy's own, see Out.SelfProbe
+	Probe   int               // index of the one that signs no client's hello but the proxy's own, see Out.SelfProbe; -1: none
 	Chunks  *chunk.Pool
 	DCs     *DCTable
 	Fronts  *Fronts
@@ -27,6 +27,7 @@ type Env struct {
 	Idle      time.Duration // a relayed or fronted session without a byte in either direction
 	Linger    time.Duration // a half-closed session without a byte; and how long bytes are discarded
 
+	probeID      [32]byte // backs Out.SelfProbe
 	out          []byte   // backs Out.Client and Out.Upstream where they are not the input itself
 	openings     *opening // free list
 	freeOpenings int

@@ -5,9 +5,10 @@ import (
 	"mtrelay/tlsfront"
 )
 
-// maxHMACs bounds the secrets that are tried in one call: a proxy with a thousand secrets must not hold up
-// the other sessions of its loop for each stranger.
-const maxHMACs = 128
+// maxHashed bounds the bytes that are hashed in one call, one hello for each secret: a proxy with a thousand secrets
+// must not hold up the other sessions of its loop for each stranger. It is enough for 128 secrets and a hello of
+// the usual size.
+const maxHashed = 128 * 2048
 
 func (s *Session) wantHello() int {
 	switch {
@@ -36,15 +37,15 @@ func (s *Session) judge(now clock.Time, out *Out) {
 	if !s.scanning {
 		o.hello.TryFirst(int(s.likely))
 	}
-	v := s.env.Gate.Judge(&o.hello, o.held, s.env.Wall, maxHMACs)
+	v := s.env.Gate.Judge(&o.hello, o.held, s.env.Wall, max(1, maxHashed/len(o.held)))
 	s.scanning = v == tlsfront.Scan
 	s.secret = int32(o.hello.Secret())
 	switch v {
 	case tlsfront.Scan:
 		out.Again = true
 	case tlsfront.Accepted:
-		if int(s.secret) >= len(s.env.Secrets)-s.env.Probes {
-			s.recognise(out)
+		if int(s.secret) == s.env.Probe {
+			s.recognise(now, out)
 			return
 		}
 		s.accept(now, out)
@@ -53,14 +54,14 @@ func (s *Session) judge(now clock.Time, out *Out) {
 	}
 }
 
-// recognise ends a session that the proxy has with itself. What follows must be quick: each visitor of such
-// a front would open connection after connection.
-func (s *Session) recognise(out *Out) {
-	out.SelfProbe = s.opening.hello.SessionID(s.opening.held)
+// recognise tells the loop of a hello that the proxy itself has signed. It is treated as any stranger's: it may be
+// a copy, sent by somebody who saw the proxy probe its front and waits for us to behave oddly.
+func (s *Session) recognise(now clock.Time, out *Out) {
+	o := s.opening
+	s.env.probeID = [32]byte(o.hello.SessionID(o.held))
+	out.SelfProbe = s.env.probeID[:]
 	s.secret = -1
-	s.end(ReasonSelfProbe)
-	s.state, s.deadline = StateClosed, 0
-	out.Close = CloseNow
+	s.refuse(now, tlsfront.ReasonDigest, out)
 }
 
 // accept answers the client, and goes on with what came glued to its hello.

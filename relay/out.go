@@ -53,7 +53,7 @@ type Out struct {
 	Front   int              // DialFront: index of the front
 
 	// SelfProbe is the session id of a hello that the proxy itself sent to its front and that came back: the
-	// front leads to us. It is nil else, and valid until the next call.
+	// front leads to us, or somebody copied the hello. nil else, and valid until the next call.
 	SelfProbe []byte
 
 	Judged bool // the verdict on the ClientHello fell in this call: see Session.Verdict

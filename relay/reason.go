@@ -19,14 +19,13 @@ const (
 	ReasonFrontUnreachable
 	ReasonIdle
 	ReasonLingerTimeout // half-closed, and the remaining direction was silent for too long
-	ReasonSelfProbe     // the proxy met itself: its front leads back to it
 	numReasons
 )
 
 var reasonNames = [numReasons]string{
 	"not-ended", "client-closed", "client-reset", "upstream-closed", "upstream-reset", "client-gone",
 	"handshake-timeout", "bad-init", "bad-record", "unknown-dc", "dc-unreachable", "front-unreachable",
-	"idle", "linger-timeout", "self-probe",
+	"idle", "linger-timeout",
 }
 
 // String returns a name that serves as a metric label.

@@ -66,7 +66,7 @@ type Peer struct {
 }
 
 // Start begins the session of a client that was accepted just now. env must outlive the session.
-func (s *Session) Start(env *Env, now clock.Time, peer Peer, _ *Out) {
+func (s *Session) Start(env *Env, now clock.Time, peer Peer) {
 	*s = Session{
 		env:      env,
 		deadline: now.Add(min(env.Early, env.Handshake)),

@@ -68,6 +68,7 @@ func newWorld(t testing.TB, wall clock.Unix, secrets ...tlsfront.Secret) *world 
 	w.env = Env{
 		Gate:      tlsfront.NewGate(secrets, 2*time.Minute, nil, rand.NewChaCha8([32]byte{'g'})),
 		Secrets:   secrets,
+		Probe:     -1,
 		Chunks:    new(chunk.Pool),
 		DCs:       NewDCTable(map[int][]netip.AddrPort{2: {dcAddr}, -4: {dcAddr}}, nil, PreferIPv4, false),
 		Fronts:    NewFronts(hosts, 0),
@@ -79,7 +80,7 @@ func newWorld(t testing.TB, wall clock.Unix, secrets ...tlsfront.Secret) *world 
 		Linger:    testLinger,
 	}
 	w.peers[Client].there = true
-	w.call(func(out *Out) { w.s.Start(&w.env, w.now, Peer{MSS: 1460}, out) })
+	w.s.Start(&w.env, w.now, Peer{MSS: 1460})
 	return w
 }
 
@@ -131,7 +132,7 @@ func (w *world) dropUpstream() {
 // openEarly has the session, which has seen nothing yet, open the front after d.
 func (w *world) openEarly(d time.Duration) {
 	w.env.Early = d
-	w.call(func(out *Out) { w.s.Start(&w.env, w.now, Peer{MSS: 1460}, out) })
+	w.s.Start(&w.env, w.now, Peer{MSS: 1460})
 }
 
 func (w *world) write(to Side, b []byte, fin, rst bool) {

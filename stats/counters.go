@@ -81,8 +81,8 @@ func (u *Upstream) Dialed(took time.Duration, ok bool) {
 // Stats holds the counters of one process. The exported fields are set by New and must not be replaced; what
 // they point to is safe for concurrent use.
 type Stats struct {
-	Accepted    *metrics.Counter            // connections taken from a listener
-	Refused     [numLimits]*metrics.Counter // of those, by Limit
+	Accepted    *metrics.Counter            // connections taken from a listener and let in
+	Refused     [numLimits]*metrics.Counter // not let in, or ended later, by Limit
 	Connections []*metrics.Gauge            // open ones by state; see Move
 
 	Handshakes       *metrics.Counter   // ClientHellos accepted
@@ -208,14 +208,6 @@ func (s *Stats) AcceptError(errno syscall.Errno) {
 func (s *Stats) WatchReplay(entries, bytes func() int) {
 	s.set.NewGauge("mtrelay_replay_entries", gauge(entries))
 	s.set.NewGauge("mtrelay_replay_bytes", gauge(bytes))
-}
-
-// WatchLoop shows what a loop has in hand: sessions on its ready list and pooled chunks in use. Both
-// functions are called on each scrape, from any goroutine. To be called once for each loop.
-func (s *Stats) WatchLoop(loop int, ready, chunks func() int) {
-	id := strconv.Itoa(loop)
-	s.set.NewGauge(series("mtrelay_loop_ready_sessions", "loop", id), gauge(ready))
-	s.set.NewGauge(series("mtrelay_loop_chunks", "loop", id), gauge(chunks))
 }
 
 func gauge(f func() int) func() float64 { return func() float64 { return float64(f()) } }

@@ -136,9 +136,8 @@ func TestConcurrentUse(t *testing.T) {
 	s := newStats("test", labels, memory{root: os.DirFS("testdata/v2"), pageSize: 4096}, time.Now)
 	const loops, sessions = 4, 200
 	var all sync.WaitGroup
-	for i := range loops {
+	for range loops {
 		all.Go(func() {
-			s.WatchLoop(i, func() int { return i }, func() int { return 2 * i })
 			for range sessions {
 				relaySession(s)
 				strangerSession(s)

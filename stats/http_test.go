@@ -42,7 +42,6 @@ func fixedStats() *Stats {
 		strangerSession(s)
 	}
 	s.WatchReplay(func() int { return 120 }, func() int { return 9600 })
-	s.WatchLoop(0, func() int { return 2 }, func() int { return 17 })
 	return s
 }
 
@@ -131,8 +130,6 @@ func TestMetrics(t *testing.T) {
 		`mtrelay_dial_seconds_bucket{traffic="front",le="0.005"}`:          3,
 		`mtrelay_replay_entries`:                                           120,
 		`mtrelay_replay_bytes`:                                             9600,
-		`mtrelay_loop_ready_sessions{loop="0"}`:                            2,
-		`mtrelay_loop_chunks{loop="0"}`:                                    17,
 		`mtrelay_cgroup_memory_bytes`:                                      30_000_000,
 		`mtrelay_cgroup_socket_bytes`:                                      8_000_000,
 		`mtrelay_connection_bytes{of="process"}`:                           8427,

@@ -14,7 +14,7 @@ import "github.com/VictoriaMetrics/metrics"
 //	    "by_state": {"hello": 3, …}
 //	  },
 //	  "accepts": {                     since the start
-//	    "accepted": 51000,             connections taken from a listener
+//	    "accepted": 51000,             connections taken from a listener and let in
 //	    "errors": {"EMFILE": 0, …},    failed accepts
 //	    "refused": {"unproven": 0, …}  connections closed at once, by the limit that they hit
 //	  },

@@ -25,7 +25,7 @@ const (
 var zeroRandom [randomLen]byte
 
 // Secret is what a client proves to hold. Name is the operator's word for it; Host is the web site that the secret
-// names and the SNI that a client with it sends.
+// names and the SNI that a client with it sends, "" if it may send any.
 type Secret struct {
 	Name, Host string
 	Key        [16]byte
@@ -149,7 +149,7 @@ func (g *Gate) examine(h *Hello, i int, random []byte, wall clock.Unix) Reason {
 		return ReasonClock
 	case h.offer.serverName == "":
 		return ReasonNoServerName
-	case h.offer.serverName != g.secrets[i].host:
+	case g.secrets[i].host != "" && h.offer.serverName != g.secrets[i].host:
 		return ReasonOtherServerName
 	case !h.offer.tls13 || h.offer.suite == 0:
 		return ReasonNoTLS13

@@ -23,13 +23,13 @@ type translator struct {
 	end   [][]byte // plain records for the client after the DC's FIN, before its own
 }
 
-func startTranslator(t *testing.T, dc string) *translator {
+func startTranslator(t *testing.T, dc string, end ...[]byte) *translator {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	tr := &translator{addr: l.Addr().String(), dc: dc, reply: plainReply}
+	tr := &translator{addr: l.Addr().String(), dc: dc, reply: plainReply, end: end}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -211,7 +211,6 @@ func TestEcho(t *testing.T) {
 func TestSourceEnds(t *testing.T) {
 	const n = 100_000
 	dc := startDC(t, Source(9, n))
-	tr := startTranslator(t, dc.Addr())
 	frame, absurd := make([]byte, closeNotifyLen), bytes.Repeat([]byte{0xff}, closeNotifyLen)
 	frame[1] = 4 // 1024 bytes
 	for name, want := range map[string]struct {
@@ -227,7 +226,7 @@ func TestSourceEnds(t *testing.T) {
 		"with two":                {[][]byte{frame, frame}, true, "more bytes"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			tr.end = want.end
+			tr := startTranslator(t, dc.Addr(), want.end...)
 			lengths := 0
 			c := dial(t, tr.addr, 2, OnRecord(func(n int) { lengths += n }))
 			if err := CheckPattern(c, 9, n); err != nil {
