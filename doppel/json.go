@@ -1,0 +1,119 @@
+package doppel
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+const jsonVersion = 1
+
+// modelJSON is a Model as it is stored. A record that waited has 32,768 added to its size.
+type modelJSON struct {
+	Version    int           `json:"version"`
+	Starts     []startJSON   `json:"starts,omitempty"`
+	Steady     []step        `json:"steady,omitempty"`
+	StartGaps  []uint32      `json:"start_gaps,omitempty"` // nanoseconds
+	SteadyGaps []uint32      `json:"steady_gaps,omitempty"`
+	DRS        DRS           `json:"drs"`
+	ResetAfter time.Duration `json:"reset_after"`
+	Tail       uint16        `json:"tail"`
+	TailWaited uint32        `json:"tail_waited"`
+	Quality    Quality       `json:"quality"`
+}
+
+type startJSON struct {
+	Offset int    `json:"offset"`
+	Steps  []step `json:"steps"`
+}
+
+// MarshalJSON implements json.Marshaler.
+func (m *Model) MarshalJSON() ([]byte, error) {
+	j := modelJSON{
+		Version: jsonVersion, Steady: m.steady,
+		StartGaps: m.startGaps.entries(), SteadyGaps: m.steadyGaps.entries(),
+		DRS: m.drs, ResetAfter: m.resetAfter, Tail: m.tail, TailWaited: m.tailWaited, Quality: m.quality,
+	}
+	for _, s := range m.starts {
+		j.Starts = append(j.Starts, startJSON{s.offset, s.steps})
+	}
+	return json.Marshal(j)
+}
+
+// UnmarshalJSON implements json.Unmarshaler. What it takes is within the bounds of what Learn makes; on an error m is unchanged.
+func (m *Model) UnmarshalJSON(b []byte) error {
+	var j modelJSON
+	if err := json.Unmarshal(b, &j); err != nil {
+		return fmt.Errorf("doppel: model: %w", err)
+	}
+	if err := j.check(); err != nil {
+		return fmt.Errorf("doppel: model: %w", err)
+	}
+	*m = Model{
+		steady: j.Steady, drs: j.DRS, resetAfter: j.ResetAfter, tail: j.Tail, tailWaited: j.TailWaited, quality: j.Quality,
+	}
+	copy(m.startGaps[:], j.StartGaps)
+	copy(m.steadyGaps[:], j.SteadyGaps)
+	for _, s := range j.Starts {
+		m.starts = append(m.starts, start{s.Offset, s.Steps})
+	}
+	m.arrange()
+	return nil
+}
+
+// entries is nil for a table that was not made.
+func (t *gapTable) entries() []uint32 {
+	if t[cells] == 0 {
+		return nil
+	}
+	return t[:]
+}
+
+func (j *modelJSON) check() error {
+	steps := 0
+	for _, s := range j.Starts {
+		steps += len(s.Steps)
+		if s.Offset < 0 || len(s.Steps) == 0 || len(s.Steps) > maxStartLen {
+			return errors.New("a start without records, with too many, or before its connection")
+		}
+		if err := checkSteps(s.Steps); err != nil {
+			return err
+		}
+	}
+	switch {
+	case j.Version != jsonVersion:
+		return fmt.Errorf("version %d is not known", j.Version)
+	case len(j.Starts) > maxStarts, steps > maxStartSteps, len(j.Steady) > maxSteady:
+		return errors.New("too many records")
+	case j.DRS > DRSOff:
+		return fmt.Errorf("drs %d is not known", j.DRS)
+	case j.ResetAfter < 0:
+		return errors.New("reset before silence")
+	case j.Tail != 0 && (j.Tail < minSize || j.Tail > maxTail), j.TailWaited > 1<<16:
+		return errors.New("no such tail")
+	}
+	return errors.Join(checkSteps(j.Steady), checkGaps(j.StartGaps), checkGaps(j.SteadyGaps))
+}
+
+func checkSteps(steps []step) error {
+	for _, s := range steps {
+		if s.size() < minSize || s.size() > maxSize {
+			return fmt.Errorf("a record of %d bytes", s.size())
+		}
+	}
+	return nil
+}
+
+func checkGaps(gaps []uint32) error {
+	switch {
+	case len(gaps) == 0:
+		return nil
+	case len(gaps) != cells+1:
+		return errors.New("no table of gaps")
+	case !slices.IsSorted(gaps) || gaps[cells] > uint32(MaxGap):
+		return errors.New("gaps out of order or too long")
+	}
+	return nil
+}

@@ -1,0 +1,308 @@
+package doppel
+
+import (
+	"slices"
+	"time"
+)
+
+// Numbers of our choosing.
+const (
+	// maxTail is the longest last record that is taken for a constant of the server rather than the rest of a page.
+	maxTail = 64
+
+	// Windows of records are told apart by their Kolmogorov-Smirnov distance: it must be more than chance (once in fifty pairs of
+	// samples) and more than anybody would mind.
+	chance, minApart = 1.5, 0.1
+
+	fewRecords = 16 // are no sample
+	blockLen   = 64 // of records that stay together when only a part is kept
+)
+
+// Learn makes a model of what was observed; nil when there was no record.
+func Learn(traces []Trace, drs DRS) *Model {
+	l := learner{seen: observe(traces)}
+	if len(l.seen) == 0 {
+		return nil
+	}
+	m := &l.model
+	m.drs = drs
+	for _, c := range l.seen {
+		m.quality.Connections++
+		l.all = append(l.all, c...)
+	}
+	l.learnTail()
+	l.learnGrowth()
+	l.learnLength()
+	l.learnStarts()
+	l.learnSteady()
+	l.learnGaps()
+	l.report()
+	return m
+}
+
+type learner struct {
+	seen  []connection
+	all   []*response
+	model Model
+
+	small  bool            // records grow, in an unknown way
+	length int             // records of a burst's start
+	later  []time.Duration // gaps behind starts, zeros included
+	early  []time.Duration // gaps in starts
+}
+
+// learnTail looks for a small last record that most responses share.
+func (l *learner) learnTail() {
+	counts := make(map[int]int)
+	long := 0 // responses of two records and more
+	for _, r := range l.all {
+		if n := len(r.sizes); n > 1 {
+			long++
+			counts[r.sizes[n-1]]++
+		}
+	}
+	best := 0
+	for size := minSize; size <= maxTail; size++ {
+		if counts[size] > counts[best] {
+			best = size
+		}
+	}
+	if best == 0 || counts[best] < 2 || counts[best]*5 < long*3 {
+		return
+	}
+	gaps := 0
+	for _, r := range l.all {
+		n := len(r.sizes)
+		if r.tail = n > 1 && r.sizes[n-1] == best; r.tail && r.gaps[n-1] > 0 {
+			gaps++
+		}
+	}
+	l.model.tail = uint16(best)
+	l.model.tailWaited = uint32(gaps << 16 / counts[best])
+	if gaps*20 < counts[best] { // see rareGaps
+		l.model.tailWaited = 0
+	}
+}
+
+// learnGrowth finds out how record sizes grow and when that begins anew, and so the offset of each response.
+func (l *learner) learnGrowth() {
+	m := &l.model
+	l.small = beginsSmall(l.seen)
+	m.quality.GrowsLikeGo = growsLikeGo(l.seen)
+	if m.quality.GrowsLikeGo && m.drs == DRSAuto {
+		m.drs = DRSOn
+	}
+	if m.drs != DRSOff {
+		m.resetAfter = learnReset(l.seen)
+	}
+	for _, c := range l.seen {
+		sent, records := 0, 0
+		for _, r := range c {
+			if m.resetAfter > 0 && r.idle >= m.resetAfter {
+				sent, records = 0, 0
+			}
+			r.offset, r.before = sent, records
+			records += len(r.sizes)
+			for _, size := range r.sizes {
+				sent += size
+			}
+		}
+	}
+	for _, r := range l.all {
+		if m.quality.GrowsLikeGo {
+			r.undoGrowth()
+		} else if !l.small {
+			r.offset = 0 // all bursts are alike, wherever on their connection
+		}
+	}
+	l.small = l.small && !m.quality.GrowsLikeGo
+}
+
+// learnLength finds how many records of a burst differ from later ones, in ever wider windows.
+func (l *learner) learnLength() {
+	l.length = 1 // it carries the response's header
+	for low, high := 1, 2; high <= maxStartLen; low, high = high, 2*high {
+		fresh, again := l.between(low, high, true), l.between(low, high, false)
+		rest := l.between(high, 1<<30, true)
+		rest.add(l.between(high, 1<<30, false))
+		if fresh.differs(rest) || again.differs(rest) || l.small && len(rest.sizes) < fewRecords && len(fresh.sizes) > 0 {
+			l.length = high
+		}
+	}
+}
+
+// sample is records from one part of responses.
+type sample struct{ sizes, gaps []int }
+
+func (s *sample) add(t sample) {
+	s.sizes = append(s.sizes, t.sizes...)
+	s.gaps = append(s.gaps, t.gaps...)
+}
+
+// between collects the records low..high of bursts on fresh connections, or on others.
+func (l *learner) between(low, high int, fresh bool) (s sample) {
+	for _, r := range l.all {
+		if (r.offset == 0) != fresh {
+			continue
+		}
+		for i := low; i < min(high, r.whole()); i++ {
+			s.sizes = append(s.sizes, r.sizes[i])
+			if i > 0 {
+				s.gaps = append(s.gaps, int(r.gaps[i]))
+			}
+		}
+	}
+	slices.Sort(s.sizes)
+	slices.Sort(s.gaps)
+	return s
+}
+
+func (s sample) differs(rest sample) bool {
+	return differs(s.sizes, rest.sizes) || differs(s.gaps, rest.gaps)
+}
+
+func differs(some, rest []int) bool {
+	if len(some) == 0 || len(rest) < fewRecords {
+		return false
+	}
+	slices.Sort(rest)
+	d := apart(some, rest)
+	n, k := float64(len(some)), float64(len(rest))
+	return d > minApart && d*d > chance*chance*(n+k)/(n*k)
+}
+
+// learnStarts keeps the starts of bursts, evenly chosen when there are too many.
+func (l *learner) learnStarts() {
+	m := &l.model
+	for _, r := range l.all {
+		if n := min(l.length, r.whole()); n > 0 && !(r.offset == 0 && l.hidesGrowth()) {
+			s := start{offset: r.offset, steps: make([]step, n)}
+			for i := range s.steps {
+				s.steps[i] = r.step(i)
+				if i > 0 {
+					l.early = append(l.early, r.gaps[i])
+				}
+			}
+			m.starts = append(m.starts, s)
+		}
+	}
+	m.arrange()
+	if keep := min(maxStarts, maxStartSteps/l.length); len(m.starts) > keep {
+		kept := make([]start, keep)
+		for i := range kept {
+			kept[i] = m.starts[i*len(m.starts)/keep]
+		}
+		m.starts = kept
+		m.arrange()
+	}
+}
+
+// hidesGrowth reports whether fresh starts are the small records that DRSOff does not want.
+func (l *learner) hidesGrowth() bool { return l.model.drs == DRSOff && l.small }
+
+// learnSteady keeps what comes behind the starts.
+func (l *learner) learnSteady() {
+	var steady []step
+	for _, r := range l.all {
+		for i := l.length; i < r.whole(); i++ {
+			steady = append(steady, r.step(i))
+			l.later = append(l.later, r.gaps[i])
+		}
+	}
+	if len(steady) == 0 && !l.small {
+		steady = l.anything()
+	}
+	l.model.steady = thin(steady)
+}
+
+// anything is all records that the server sized.
+func (l *learner) anything() (steps []step) {
+	for _, r := range l.all {
+		for i := range r.whole() {
+			steps = append(steps, r.step(i))
+		}
+	}
+	return steps
+}
+
+// thin keeps blocks of records, evenly chosen.
+func thin(steps []step) []step {
+	if len(steps) <= maxSteady {
+		return slices.Clip(steps)
+	}
+	kept := make([]step, 0, maxSteady)
+	const blocks = maxSteady / blockLen
+	for i := range blocks {
+		at := i * (len(steps) - blockLen) / (blocks - 1)
+		kept = append(kept, steps[at:at+blockLen]...)
+	}
+	return kept
+}
+
+// learnGaps makes the tables of both parts. A part with few gaps uses those of the other too.
+func (l *learner) learnGaps() {
+	m := &l.model
+	early, earlyShare := gapsOf(l.early)
+	later, laterShare := gapsOf(l.later)
+	both := slices.Concat(early, later)
+	if len(early) < fewGaps {
+		early = both
+	}
+	if len(later) < fewGaps {
+		later = both
+	}
+	if earlyShare > 0 {
+		m.startGaps, m.quality.StartGaps = learnGaps(early)
+	} else {
+		for _, s := range m.starts {
+			forget(s.steps)
+		}
+	}
+	if laterShare > 0 || earlyShare > 0 {
+		m.steadyGaps, m.quality.SteadyGaps = learnGaps(later)
+	}
+	if laterShare == 0 {
+		forget(m.steady)
+	}
+	m.quality.StartGaps.Share, m.quality.SteadyGaps.Share = earlyShare, laterShare
+	l.learnTailGap()
+}
+
+// learnTailGap: without a gap anywhere else there is none to draw for the tail.
+func (l *learner) learnTailGap() {
+	if l.model.steadyGaps[0] == 0 {
+		l.model.tailWaited = 0
+	}
+}
+
+// gapsOf returns the gaps that are not zero, and their share, which is 0 when it is not worth learning.
+func gapsOf(all []time.Duration) (gaps []time.Duration, share float64) {
+	for _, g := range all {
+		if g > 0 {
+			gaps = append(gaps, g)
+		}
+	}
+	if len(all) > 0 {
+		share = float64(len(gaps)) / float64(len(all))
+	}
+	if share < rareGaps {
+		return nil, 0
+	}
+	return gaps, share
+}
+
+func forget(steps []step) {
+	for i := range steps {
+		steps[i] &^= waited
+	}
+}
+
+func (l *learner) report() {
+	q := &l.model.quality
+	q.Bursts = len(l.all)
+	for _, r := range l.all {
+		q.Records += len(r.sizes)
+	}
+	q.StartLen, q.Starts, q.Steady = l.length, len(l.model.starts), len(l.model.steady)
+	q.ResetAfter, q.Tail = l.model.resetAfter, int(l.model.tail)
+}

@@ -1,0 +1,267 @@
+package doppel
+
+import (
+	"math"
+	"math/rand/v2"
+	"sort"
+	"time"
+
+	"mtrelay/clock"
+)
+
+// Numbers of our choosing.
+const (
+	// quietAfter a record could have left and did not, there was nothing to send. Requests that a client sends ahead during a
+	// download come sooner, and are no reason for a new burst.
+	quietAfter = 10 * time.Millisecond
+
+	// meanBlock is how many records of the steady state are replayed in one go on average: enough for what belongs together,
+	// few enough for a download not to repeat a stretch of its model.
+	meanBlock = 32
+
+	jumpTries = 8
+)
+
+// Pacer shapes the downlink of one session. The zero value is a new connection. It may be given another Model at any time.
+// Not safe for concurrent use.
+type Pacer struct {
+	due  clock.Time // of the next record
+	sent clock.Time // when the last record left
+
+	bytes   uint32 // payload that left since record sizes were last reset
+	records uint16 // likewise
+
+	size  uint16 // of the next record
+	at    uint16 // the next record's index in its start
+	block uint16 // the next record's index in the steady state
+	start uint16 // index in the model's starts, or inSteady
+	rest  uint16 // plain text of the current write, when the model limits records
+	flags pacerFlags
+}
+
+const inSteady = math.MaxUint16
+
+type pacerFlags uint8
+
+const (
+	drawn  pacerFlags = 1 << iota // size and due are those of the next record
+	first                         // which is the first of a burst
+	dry                           // the last record was short: there was nothing more to send
+	asked                         // the client spoke while there was nothing to send
+	ending                        // NextOf left bytes for a tail
+	tail                          // the next record is a tail
+	goesOn                        // the current write has more than rest
+)
+
+// is reports whether all of the flags are set.
+func (p *Pacer) is(f pacerFlags) bool { return p.flags&f == f }
+
+// Next returns how many bytes of payload the next record may carry, and the earliest instant at which it may leave, which is
+// not after now when it begins a burst. Without Sent or Uplink in between it returns the same again, unless the downlink
+// was empty for MaxGap. The size is in 18..16640, the instant at most MaxGap after the last Sent. m may be nil for Default.
+func (p *Pacer) Next(m *Model, now clock.Time, rnd *rand.Rand) (size int, due clock.Time) {
+	if m == nil {
+		m = defaultModel
+	}
+	if p.beginsBurst(m, now) {
+		p.begin(m, now, rnd)
+	}
+	return int(p.size), p.due
+}
+
+func (p *Pacer) beginsBurst(m *Model, now clock.Time) bool {
+	if p.is(drawn | first) {
+		return p.bytes > 0 && p.resets(m, now) // it waited for long
+	}
+	return !p.is(drawn) || p.is(asked) || now.Sub(p.lastChance()) > MaxGap
+}
+
+func (p *Pacer) resets(m *Model, now clock.Time) bool {
+	return m.resetAfter > 0 && now.Sub(p.sent) >= m.resetAfter
+}
+
+// lastChance is the last instant at which there may have been something to send.
+func (p *Pacer) lastChance() clock.Time {
+	if p.is(dry) {
+		return p.sent
+	}
+	return max(p.sent, p.due)
+}
+
+// begin draws the first record of a burst.
+func (p *Pacer) begin(m *Model, now clock.Time, rnd *rand.Rand) {
+	if p.resets(m, now) {
+		p.bytes, p.records = 0, 0
+	}
+	p.flags = drawn | first
+	p.due = now
+	p.at, p.rest = 0, 0
+	p.block = uint16(below(uint32(len(m.steady)), rnd.Uint32()))
+	p.start = m.pickStart(classOf(int(p.bytes)), 0, rnd.Uint32())
+	p.draw(m, rnd)
+}
+
+// NextOf is Next for a caller who knows how many bytes are there to be sent. When they are the last, for now, the record leaves
+// room for the model's tail, which comes next. It never leaves less than the smallest record of TLS.
+func (p *Pacer) NextOf(m *Model, now clock.Time, left int, rnd *rand.Rand) (size int, due clock.Time) {
+	if m == nil {
+		m = defaultModel
+	}
+	p.flags &^= ending
+	if p.is(tail) && left > int(p.size) { // it was not the end
+		p.flags &^= tail
+		p.draw(m, rnd)
+	}
+	size, due = p.Next(m, now, rnd)
+	rest := max(int(m.tail), minSize)
+	switch {
+	case p.is(tail) || left >= size+rest:
+		return size, due
+	case m.tail > 0 && left >= minSize+rest:
+		p.flags |= ending
+		return left - rest, due
+	case left > size && left >= minSize+minSize:
+		return left - minSize, due
+	case left > size:
+		return min(left, maxSize), due
+	}
+	return size, due
+}
+
+// Sent tells that a record of n bytes of payload left, and draws the next.
+func (p *Pacer) Sent(m *Model, now clock.Time, n int, rnd *rand.Rand) {
+	if m == nil {
+		m = defaultModel
+	}
+	before := p.flags
+	p.flags = drawn | before&goesOn
+	if n <= int(p.size)-minSize || before&tail != 0 {
+		p.flags |= dry
+	}
+	p.sent = now
+	p.due = max(p.due, now)
+	p.bytes += uint32(min(max(n, 0), math.MaxUint16, math.MaxInt32-int(p.bytes)))
+	p.records += min(1, math.MaxUint16-p.records)
+	if before&ending != 0 && m.tail > 0 {
+		p.drawTail(m, rnd)
+	} else {
+		p.draw(m, rnd)
+	}
+	p.due = min(p.due, now.Add(MaxGap)) // should records have left too early
+}
+
+func (p *Pacer) drawTail(m *Model, rnd *rand.Rand) {
+	p.flags |= tail
+	p.size = m.tail
+	if rnd.Uint32()>>16 < m.tailWaited {
+		p.wait(&m.steadyGaps, rnd)
+	}
+}
+
+// Uplink tells that the client spoke: when there was nothing to send, what comes next is the answer.
+func (p *Pacer) Uplink(now clock.Time) {
+	if p.is(dry) || now.Sub(p.lastChance()) > quietAfter {
+		p.flags |= asked
+	}
+}
+
+// draw takes the next record from the model.
+func (p *Pacer) draw(m *Model, rnd *rand.Rand) {
+	if m.drs == DRSOn {
+		p.drawLimited(m, rnd)
+		return
+	}
+	p.size = uint16(p.take(m, rnd))
+}
+
+// drawLimited cuts records from the application's writes as crypto/tls does.
+func (p *Pacer) drawLimited(m *Model, rnd *rand.Rand) {
+	limit := uint16(goLimit(int(p.records), int(p.bytes)) - overhead)
+	for p.rest == 0 || p.rest < limit && p.is(goesOn) {
+		size := p.take(m, rnd)
+		p.rest += uint16(size - overhead)
+		p.flags &^= goesOn
+		if size >= fullSize {
+			p.flags |= goesOn
+		}
+	}
+	n := min(p.rest, limit)
+	p.rest -= n
+	p.size = n + overhead
+}
+
+// take returns the size of the model's next record, and waits if it does.
+func (p *Pacer) take(m *Model, rnd *rand.Rand) int {
+	s, gaps := p.step(m, rnd)
+	if s.waited() && !p.is(first) {
+		p.wait(gaps, rnd)
+	}
+	return s.size()
+}
+
+func (p *Pacer) wait(gaps *gapTable, rnd *rand.Rand) {
+	if gap := gaps.draw(rnd.Uint32()); gap >= MinGap {
+		p.due = p.due.Add(gap)
+	}
+}
+
+// step is the next record of the start that is being replayed, or of another that is longer, or of the steady state.
+func (p *Pacer) step(m *Model, rnd *rand.Rand) (step, *gapTable) {
+	if int(p.start) < len(m.starts) {
+		if int(p.at) >= len(m.starts[p.start].steps) {
+			p.leaveStart(m, rnd)
+		}
+		if p.start != inSteady {
+			p.at++
+			return m.starts[p.start].steps[p.at-1], &m.startGaps
+		}
+	}
+	p.start = inSteady
+	if len(m.steady) == 0 {
+		return fullSize, &m.steadyGaps
+	}
+	if p.block++; int(p.block) >= len(m.steady) {
+		p.block = 0
+	}
+	if rnd.Uint32() < math.MaxUint32/meanBlock {
+		p.jump(m, m.steady[max(p.block, 1)-1], rnd)
+	}
+	return m.steady[p.block], &m.steadyGaps
+}
+
+// leaveStart goes on in a longer start, or in the steady state.
+func (p *Pacer) leaveStart(m *Model, rnd *rand.Rand) {
+	steps := m.starts[p.start].steps
+	p.start = m.pickStart(classOf(m.starts[p.start].offset), int(p.at), rnd.Uint32())
+	if p.start == inSteady && len(m.steady) > 0 {
+		p.jump(m, steps[len(steps)-1], rnd)
+		p.block-- // step goes one further
+	}
+}
+
+// jump looks for a place in the steady state that comes behind a record like the last one, since what follows depends on it:
+// a write ends with a short record, and pauses come between writes.
+func (p *Pacer) jump(m *Model, last step, rnd *rand.Rand) {
+	for range jumpTries {
+		p.block = uint16(below(uint32(len(m.steady)), rnd.Uint32()))
+		if p.block > 0 && alike(m.steady[p.block-1].size(), last.size()) {
+			return
+		}
+	}
+}
+
+func alike(a, b int) bool { return 8*max(a-b, b-a) <= b }
+
+// pickStart returns a start of the class with more than at records, or inSteady when there is none.
+func (m *Model) pickStart(class, at int, u uint32) uint16 {
+	c := m.classes[class]
+	ofClass := m.starts[c.low:c.high]
+	n := sort.Search(len(ofClass), func(i int) bool { return len(ofClass[i].steps) <= at }) // the longest come first
+	if n == 0 {
+		return inSteady
+	}
+	return c.low + uint16(below(uint32(n), u))
+}
+
+// below maps a uniform number of 32 bits to 0..n-1.
+func below(n, u uint32) uint32 { return uint32(uint64(n) * uint64(u) >> 32) }
