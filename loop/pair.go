@@ -25,6 +25,7 @@ type pair struct {
 	accepted clock.Time
 	ackPoll  clock.Time // when to look again whether a side that is to be reset has acknowledged
 	ackWait  time.Duration
+	shapeDue clock.Time // when the next record of a shaped downlink that has bytes may leave
 	state    relay.State
 	dc       int  // index into relay.DCLabels
 	queued   bool // on the ready list
@@ -61,6 +62,7 @@ func (p *pair) turn() {
 	if p.closed {
 		return
 	}
+	p.shapeDue = 0
 	p.flush(p.client())
 	p.flush(p.upstream())
 	budget := turnBudget
@@ -128,20 +130,41 @@ func (p *pair) pullClient(s *socket, want int) int {
 
 func (p *pair) pullUpstream(s *socket, want int) int {
 	l := p.loop
-	bufs := p.session.UpstreamBuffers(l.scratch, min(want, s.readLimit(p.client(), l.now)), l.bufs[:0])
+	avail, ok := p.shaped(s)
+	if !ok {
+		return 0
+	}
+	bufs := p.session.UpstreamBuffers(l.now, l.scratch, min(want, s.readLimit(p.client(), l.now)), avail, l.bufs[:0])
 	asked := 0
 	for _, b := range bufs {
 		asked += len(b)
 	}
 	n, err := retry(func() (int, error) { return l.vectors.readv(int(s.fd), bufs) })
 	if n = p.took(s, n, asked, err); n > 0 {
-		if n == asked && !p.fronted {
+		if n == asked && avail == 0 && !p.fronted {
 			n += p.pullCrumb(s, n)
 		}
 		p.session.Upstream(l.now, l.scratch, n, l.cleared())
 		p.carryOut()
 	}
 	return progress(n)
+}
+
+// shaped tells whether the shape, if there is one, allows a read of s now, and how many bytes there are for it. If
+// not, the turn ends with an armed timer.
+func (p *pair) shaped(s *socket) (avail int, ok bool) {
+	if !p.session.Shaped() {
+		return 0, true
+	}
+	if due := p.session.Due(p.loop.now); due > p.loop.now {
+		p.shapeDue = due
+		return 0, false
+	}
+	avail, err := unix.IoctlGetInt(int(s.fd), unix.SIOCINQ)
+	if err != nil {
+		return 0, true // the read tells
+	}
+	return avail, true
 }
 
 // pullCrumb reads what is left behind n bytes if that is too little for a record of its own: left to the next
@@ -152,7 +175,7 @@ func (p *pair) pullCrumb(s *socket, n int) int {
 	if err != nil || left == 0 || left >= relay.MinRecord {
 		return 0
 	}
-	bufs := p.session.UpstreamBuffers(l.scratch, n+left, l.bufs[:0])
+	bufs := p.session.UpstreamBuffers(l.now, l.scratch, n+left, 0, l.bufs[:0])
 	crumb := bufs[len(bufs)-1]
 	got, err := retry(func() (int, error) { return sysRead(int(s.fd), crumb[len(crumb)-left:]) })
 	if err != nil {
@@ -310,7 +333,7 @@ func (p *pair) expire() {
 
 // arm sets the timer for the earliest of the pair's deadlines.
 func (p *pair) arm() {
-	due := clock.Earliest(p.session.Deadline(), p.ackPoll)
+	due := clock.Earliest(clock.Earliest(p.session.Deadline(), p.ackPoll), p.shapeDue)
 	if p.dial != nil {
 		due = clock.Earliest(due, p.dial.deadline())
 	}

@@ -8,7 +8,9 @@ package loop
 
 import (
 	"crypto/rand"
+	"encoding/binary"
 	"fmt"
+	mathrand "math/rand/v2"
 	"net/netip"
 	"runtime"
 	"slices"
@@ -39,12 +41,14 @@ func (p *places) leave() { p.taken.Add(-1) }
 
 // A Server is a running proxy: its loops and what they share.
 type Server struct {
-	opts   Options
-	report *reporter
-	fronts *fronts
-	self   *ownAddresses
-	loops  []*loop
-	bound  []netip.AddrPort
+	opts    Options
+	report  *reporter
+	fronts  *fronts
+	self    *ownAddresses
+	looks   []atomic.Pointer[relay.Look] // by front; what the scout has seen of it
+	frontOf []int                        // by secret
+	loops   []*loop
+	bound   []netip.AddrPort
 
 	clients  places // connected
 	unproven places // of those, without a verdict yet
@@ -92,6 +96,7 @@ func (s *Server) open(bound boundSockets) error {
 	s.bound = bound.addresses
 	s.self = newOwnAddresses(s.bound, s.opts.Public)
 	s.fronts = newFronts(s)
+	s.mapFronts()
 	for i := range s.opts.Loops {
 		l, err := newLoop(s)
 		if err != nil {
@@ -106,6 +111,27 @@ func (s *Server) open(bound boundSockets) error {
 		}
 	}
 	return nil
+}
+
+// mapFronts finds the front of each secret, and gives it a look that knows nothing.
+func (s *Server) mapFronts() {
+	s.looks = make([]atomic.Pointer[relay.Look], len(s.opts.Fronts))
+	for i := range s.looks {
+		s.looks[i].Store(new(relay.Look))
+	}
+	names := s.frontNames()
+	byName := relay.NewFronts(names, s.opts.DefaultFront)
+	for _, secret := range s.opts.Secrets {
+		s.frontOf = append(s.frontOf, byName.Index(secret.Host))
+	}
+}
+
+func (s *Server) frontNames() []string {
+	names := make([]string, len(s.opts.Fronts))
+	for i, f := range s.opts.Fronts {
+		names[i] = f.ServerName
+	}
+	return names
 }
 
 // abandon closes what open made before it failed.
@@ -124,10 +150,6 @@ const earlyFront = time.Second
 // newEnv returns what the sessions of one loop share.
 func (s *Server) newEnv(chunks *chunk.Pool) relay.Env {
 	o := &s.opts
-	names := make([]string, len(o.Fronts))
-	for i, f := range o.Fronts {
-		names[i] = f.ServerName
-	}
 	secrets := append(slices.Clip(o.Secrets), s.fronts.probes.secret())
 	return relay.Env{
 		Secrets:   secrets,
@@ -135,14 +157,34 @@ func (s *Server) newEnv(chunks *chunk.Pool) relay.Env {
 		Gate:      tlsfront.NewGate(secrets, o.Tolerance, o.Replay, rand.Reader),
 		Chunks:    chunks,
 		DCs:       o.DCs,
-		Fronts:    relay.NewFronts(names, o.DefaultFront),
+		Fronts:    relay.NewFronts(s.frontNames(), o.DefaultFront),
 		Rand:      rand.Reader,
+		Random:    mathrand.New(mathrand.NewPCG(seed(), seed())),
+		Look:      s.lookOf,
 		Reencrypt: o.Reencrypt,
 		Early:     earlyFront,
 		Handshake: o.Handshake,
 		Idle:      o.Idle,
 		Linger:    o.Linger,
 	}
+}
+
+func seed() uint64 {
+	var b [8]byte
+	rand.Read(b[:])
+	return binary.LittleEndian.Uint64(b[:])
+}
+
+// lookOf returns what the holders of a secret are shown.
+func (s *Server) lookOf(secret int) *relay.Look { return s.looks[s.frontOf[secret]].Load() }
+
+// SetLook has sessions follow what has been seen of a front, those that are under way too. Safe for concurrent use.
+func (s *Server) SetLook(front int, look *relay.Look) { s.looks[front].Store(look) }
+
+// FrontAddresses returns where a front is at present; none when that is not known.
+func (s *Server) FrontAddresses(front int) []netip.AddrPort {
+	list, _ := s.fronts.addresses(front)
+	return list
 }
 
 // Addresses returns what is listened on, in the order of Options.Listen; a port 0 there is resolved here.

@@ -21,8 +21,8 @@ const (
 	largeRead = 3 * tlsfront.FullRecord
 	// smallFor is how long reads stay small after the other side took less than was read.
 	smallFor = time.Second
-	// maxVectors is the number of chunks that one writev takes.
-	maxVectors = 16
+	// maxVectors is the number of chunks that one writev takes, and of records that one readv fills.
+	maxVectors = relay.MaxPlanned
 )
 
 // Events as the poller reports them (epoll). All of them are hints: the next read or write tells.

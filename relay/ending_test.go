@@ -319,7 +319,7 @@ var anyEvent = map[string]func(w *world, out *Out){
 	"client bytes": func(w *world, out *Out) { w.s.Client(w.now, pattern(100, 9), out) },
 	"no bytes":     func(w *world, out *Out) { w.s.Client(w.now, nil, out) },
 	"upstream bytes": func(w *world, out *Out) {
-		n := fill(w.s.UpstreamBuffers(w.scratch, 20000, nil), pattern(17000, 9))
+		n := fill(w.s.UpstreamBuffers(w.now, w.scratch, 20000, 0, nil), pattern(17000, 9))
 		w.s.Upstream(w.now, w.scratch, n, out)
 	},
 	"nothing read":   func(w *world, out *Out) { w.s.Upstream(w.now, w.scratch, 0, out) },

@@ -2,6 +2,7 @@ package relay
 
 import (
 	"io"
+	"math/rand/v2"
 	"time"
 
 	"mtrelay/clock"
@@ -18,7 +19,11 @@ type Env struct {
 	DCs     *DCTable
 	Fronts  *Fronts
 	Rand    io.Reader  // must not fail; crypto/rand in service
-	Wall    clock.Unix // wall time, set by the loop once per wake-up
+	Random  *rand.Rand // for shapes, where nothing depends on its being unpredictable
+	// Look returns what the holders of a secret are shown, by the index of the secret: what is known of its front by
+	// now. nil: nothing is known of any.
+	Look func(secret int) *Look
+	Wall clock.Unix // wall time, set by the loop once per wake-up
 	// Reencrypt gives the DC keys of our own, so that the two legs of the downlink carry different
 	// ciphertext, for two AES passes per byte and 1 KiB more per session.
 	Reencrypt bool
@@ -28,6 +33,7 @@ type Env struct {
 	Linger    time.Duration // a half-closed session without a byte; and how long bytes are discarded
 
 	probeID      [32]byte // backs Out.SelfProbe
+	planned      []uint16 // payloads of the records that UpstreamBuffers made room for, if they are planned
 	out          []byte   // backs Out.Client and Out.Upstream where they are not the input itself
 	openings     *opening // free list
 	freeOpenings int

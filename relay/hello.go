@@ -72,7 +72,7 @@ func (s *Session) accept(now clock.Time, out *Out) {
 	s.state = StateClientInit
 	s.deadline = s.handshakeDue()
 	out.Judged = true
-	env.out = env.Gate.AppendReply(env.out[:0], &o.hello, o.held, int(s.mss), nil)
+	env.out = env.Gate.AppendReply(env.out[:0], &o.hello, o.held, int(s.mss), s.look().TLS)
 	out.Client = env.out
 	glued := o.held[o.hello.Len():]
 	o.held = o.held[:0]

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"mtrelay/clock"
+	"mtrelay/doppel"
 	"mtrelay/tlsfront"
 )
 
@@ -37,6 +38,7 @@ type Session struct {
 	down     *recoder // nil in pass-through
 	deframer tlsfront.Deframer
 	farewell farewell
+	pacer    doppel.Pacer
 	sides    [2]side
 	dc       int16
 	mss      uint16
@@ -49,6 +51,7 @@ type Session struct {
 	fronted  bool
 	early    early
 	front    int16 // index of the front that early is about
+	tickets  uint8 // records so far that were cut like tickets
 	scanning bool  // the ClientHello is whole, not all secrets are tried
 }
 
@@ -114,6 +117,7 @@ func (s *Session) Client(now clock.Time, p []byte, out *Out) {
 		if s.fronted {
 			out.Upstream = p
 		} else {
+			s.pacer.Uplink(now)
 			s.uplink(now, p, out)
 		}
 	}
@@ -122,12 +126,17 @@ func (s *Session) Client(now clock.Time, p []byte, out *Out) {
 // UpstreamBuffers appends to dst the parts of scratch that the upstream's next bytes are to be read into,
 // in this order, at most limit bytes in total. For a relayed session they are the payloads of full TLS
 // records with room for a header before each, so that the bytes need not be moved; a limit that is a multiple
-// of tlsfront.FullRecord is best, as a smaller one makes a smaller record.
-func (s *Session) UpstreamBuffers(scratch []byte, limit int, dst [][]byte) [][]byte {
-	if s.delivering() && !s.fronted {
-		return recordBuffers(scratch, limit, dst)
+// of tlsfront.FullRecord is best, as a smaller one makes a smaller record. A shaped session needs to know how many
+// bytes wait at the upstream, avail, and wants exactly those that it has made room for to be read.
+func (s *Session) UpstreamBuffers(now clock.Time, scratch []byte, limit, avail int, dst [][]byte) [][]byte {
+	s.env.planned = s.env.planned[:0]
+	switch {
+	case s.fronted || !s.delivering():
+		return append(dst, scratch[:min(limit, len(scratch))])
+	case avail > 0 && s.look().Shape != nil:
+		return s.plan(now, scratch, limit, avail, dst)
 	}
-	return append(dst, scratch[:min(limit, len(scratch))])
+	return recordBuffers(scratch, limit, dst)
 }
 
 // Upstream takes n bytes that were read from the upstream into what UpstreamBuffers returned for the
@@ -140,12 +149,16 @@ func (s *Session) Upstream(now clock.Time, scratch []byte, n int, out *Out) {
 		return
 	}
 	s.active = now
-	if s.fronted {
+	switch {
+	case s.fronted:
 		out.Client = scratch[:n]
-	} else {
+		return
+	case len(s.env.planned) > 0:
+		out.Client = s.framePlanned(scratch, n)
+	default:
 		out.Client = s.downlink(scratch, n)
-		s.farewell.sent += uint64(n)
 	}
+	s.farewell.sent += uint64(n)
 }
 
 // Progress tells that bytes which were queued for one side went out. A peer that reads slowly is not idle.

@@ -73,6 +73,7 @@ func newWorld(t testing.TB, wall clock.Unix, secrets ...tlsfront.Secret) *world 
 		DCs:       NewDCTable(map[int][]netip.AddrPort{2: {dcAddr}, -4: {dcAddr}}, nil, PreferIPv4, false),
 		Fronts:    NewFronts(hosts, 0),
 		Rand:      rand.NewChaCha8([32]byte{'r'}),
+		Random:    rand.New(rand.NewPCG(1, 2)),
 		Wall:      wall,
 		Early:     testHandshake, // not before; see early_test.go
 		Handshake: testHandshake,
@@ -194,6 +195,9 @@ func (w *world) read(at Side) bool {
 		w.call(func(out *Out) { w.s.Ended(w.now, at, p.inEnd, out) })
 		return true
 	}
+	if at == Upstream && w.s.Shaped() && w.s.Due(w.now) > w.now {
+		return false
+	}
 	if at == Client {
 		buf := w.scratch[:min(want, len(w.scratch))]
 		n := copy(buf, p.in)
@@ -208,7 +212,7 @@ func (w *world) read(at Side) bool {
 func (w *world) readUpstream(want int) {
 	p := &w.peers[Upstream]
 	n, room := 0, 0
-	for _, buf := range w.s.UpstreamBuffers(w.scratch, want, make([][]byte, 0, 8)) {
+	for _, buf := range w.s.UpstreamBuffers(w.now, w.scratch, want, len(p.in), make([][]byte, 0, 8)) {
 		k := copy(buf, p.in[n:])
 		n, room = n+k, room+len(buf)
 	}
@@ -216,7 +220,7 @@ func (w *world) readUpstream(want int) {
 		w.t.Fatalf("buffers for %d bytes, limit %d", room, want)
 	}
 	p.in = p.in[n:]
-	w.dirty = min(len(w.scratch), n+maxRecords*tlsfront.RecordHeaderLen)
+	w.dirty = min(len(w.scratch), n+MaxPlanned*tlsfront.RecordHeaderLen)
 	w.call(func(out *Out) { w.s.Upstream(w.now, w.scratch, n, out) })
 }
 
