@@ -46,9 +46,10 @@ type pacerFlags uint8
 const (
 	drawn  pacerFlags = 1 << iota // size and due are those of the next record
 	first                         // which is the first of a burst
-	dry                           // the last record was short: there was nothing more to send
+	dry                           // there was nothing more to send behind the last record
 	asked                         // the client spoke while there was nothing to send
 	ending                        // NextOf left bytes for a tail
+	last                          // NextOf saw no more bytes than the next record takes
 	tail                          // the next record is a tail
 	goesOn                        // the current write has more than rest
 )
@@ -107,7 +108,7 @@ func (p *Pacer) NextOf(m *Model, now clock.Time, left int, rnd *rand.Rand) (size
 	if m == nil {
 		m = defaultModel
 	}
-	p.flags &^= ending
+	p.flags &^= ending | last
 	if p.is(tail) && left > int(p.size) { // it was not the end
 		p.flags &^= tail
 		p.draw(m, rnd)
@@ -115,17 +116,16 @@ func (p *Pacer) NextOf(m *Model, now clock.Time, left int, rnd *rand.Rand) (size
 	size, due = p.Next(m, now, rnd)
 	rest := max(int(m.tail), minSize)
 	switch {
-	case p.is(tail) || left >= size+rest:
+	case left >= size+rest:
 		return size, due
-	case m.tail > 0 && left >= minSize+rest:
+	case m.tail > 0 && left >= minSize+rest && !p.is(tail):
 		p.flags |= ending
 		return left - rest, due
-	case left > size && left >= minSize+minSize:
+	case left > size && left >= 2*minSize:
 		return left - minSize, due
-	case left > size:
-		return min(left, maxSize), due
 	}
-	return size, due
+	p.flags |= last
+	return max(size, min(left, maxSize)), due
 }
 
 // Sent tells that a record of n bytes of payload left, and draws the next.
@@ -135,7 +135,7 @@ func (p *Pacer) Sent(m *Model, now clock.Time, n int, rnd *rand.Rand) {
 	}
 	before := p.flags
 	p.flags = drawn | before&goesOn
-	if n <= int(p.size)-minSize || before&tail != 0 {
+	if n <= int(p.size)-minSize || before&last != 0 {
 		p.flags |= dry
 	}
 	p.sent = now
@@ -154,7 +154,7 @@ func (p *Pacer) drawTail(m *Model, rnd *rand.Rand) {
 	p.flags |= tail
 	p.size = m.tail
 	if rnd.Uint32()>>16 < m.tailWaited {
-		p.wait(&m.steadyGaps, rnd)
+		p.wait(&m.steadyGaps, rnd.Uint32())
 	}
 }
 
@@ -192,21 +192,22 @@ func (p *Pacer) drawLimited(m *Model, rnd *rand.Rand) {
 
 // take returns the size of the model's next record, and waits if it does.
 func (p *Pacer) take(m *Model, rnd *rand.Rand) int {
-	s, gaps := p.step(m, rnd)
+	u := rnd.Uint64() // one draw for two: the low bits for the record, the high ones for its gap
+	s, gaps := p.step(m, uint32(u), rnd)
 	if s.waited() && !p.is(first) {
-		p.wait(gaps, rnd)
+		p.wait(gaps, uint32(u>>32))
 	}
 	return s.size()
 }
 
-func (p *Pacer) wait(gaps *gapTable, rnd *rand.Rand) {
-	if gap := gaps.draw(rnd.Uint32()); gap >= MinGap {
+func (p *Pacer) wait(gaps *gapTable, u uint32) {
+	if gap := gaps.draw(u); gap >= MinGap {
 		p.due = p.due.Add(gap)
 	}
 }
 
 // step is the next record of the start that is being replayed, or of another that is longer, or of the steady state.
-func (p *Pacer) step(m *Model, rnd *rand.Rand) (step, *gapTable) {
+func (p *Pacer) step(m *Model, u uint32, rnd *rand.Rand) (step, *gapTable) {
 	if int(p.start) < len(m.starts) {
 		if int(p.at) >= len(m.starts[p.start].steps) {
 			p.leaveStart(m, rnd)
@@ -223,7 +224,7 @@ func (p *Pacer) step(m *Model, rnd *rand.Rand) (step, *gapTable) {
 	if p.block++; int(p.block) >= len(m.steady) {
 		p.block = 0
 	}
-	if rnd.Uint32() < math.MaxUint32/meanBlock {
+	if u%meanBlock == 0 {
 		p.jump(m, m.steady[max(p.block, 1)-1], rnd)
 	}
 	return m.steady[p.block], &m.steadyGaps

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"net/netip"
 	"net/url"
 	"slices"
@@ -27,7 +28,7 @@ type scout struct {
 	log   zerolog.Logger
 
 	look   *Look // the last one published; nil before the first
-	failed int   // raids since the last good one
+	failed int   // raids since the last that lacked nothing
 }
 
 func newScout(o *Options, index int, lim limits, turn chan struct{}) *scout {
@@ -81,33 +82,35 @@ func (s *scout) raid(ctx context.Context) bool {
 	if ctx.Err() != nil {
 		return false
 	}
-	if !r.fruitful() {
-		s.miss(err)
-		return true
+	if r.fruitful() {
+		s.publish(r.sumUp(time.Now()))
+		s.save()
 	}
-	s.publish(r.sumUp(time.Now()))
-	s.save()
-	if s.failed > 0 {
-		s.log.Info().Msg("the front could be looked at again")
-	}
-	s.failed = 0
+	s.count(err)
 	return true
 }
 
-// miss leaves the previous look as it is.
-func (s *scout) miss(err error) {
-	s.failed++
-	e := s.log.Debug()
-	if s.failed == 1 {
-		e = s.log.Warn()
+// count counts a raid that failed, be it in part, and says so when that begins and ends.
+func (s *scout) count(err error) {
+	switch {
+	case err == nil && s.failed > 0:
+		s.log.Info().Int("failures", s.failed).Msg("the front could be looked at again")
+	case err != nil && s.failed == 0:
+		s.log.Warn().Err(err).Bool("known", s.look != nil).
+			Msg("the front could not be looked at, or only in part; what was known of the rest stays in use")
+	case err != nil:
+		s.log.Debug().Err(err).Msg("the front could not be looked at again")
 	}
-	e.Err(err).Bool("known", s.look != nil).Msg("the front could not be looked at; what was known of it stays in use")
+	if s.failed++; err == nil {
+		s.failed = 0
+	}
 }
 
+// publish hands a look out, and tells the operator what is new about it.
 func (s *scout) publish(look *Look) {
-	if s.look == nil || !slices.Equal(s.look.Problems, look.Problems) {
-		for _, p := range look.Problems {
-			s.log.Warn().Msg(p)
+	for _, p := range look.Problems {
+		if s.look == nil || !slices.Contains(s.look.Problems, p) {
+			s.log.Warn().Str("problem", p).Msg("the front has a flaw")
 		}
 	}
 	s.look = look
@@ -144,6 +147,9 @@ func (r *raid) run(ctx context.Context) error {
 		if r.look == nil && r.fruitful() { // better something early
 			r.publish(r.sumUp(time.Now()))
 		}
+	}
+	if len(r.traces) == 0 {
+		return errors.New("nothing could be fetched")
 	}
 	return nil
 }
@@ -209,11 +215,21 @@ func (r *raid) attempt(ctx context.Context, connect func(netip.AddrPort) error) 
 		r.failures = 0
 		return nil
 	}
-	r.problem(err.Error())
+	r.problem(withoutPort(err))
 	if r.failures++; r.failures >= maxFailures {
 		return fmt.Errorf("%w: %w", errGivenUp, err)
 	}
 	return nil
+}
+
+// withoutPort leaves our own address out of an error, by which the same would look new each time.
+func withoutPort(err error) string {
+	text := err.Error()
+	var op *net.OpError
+	if errors.As(err, &op) && op.Source != nil {
+		text = strings.ReplaceAll(text, op.Source.String()+"->", "")
+	}
+	return text
 }
 
 // problem notes one, once. Peers have a say in these texts, so they are made harmless.

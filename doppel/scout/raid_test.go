@@ -311,3 +311,16 @@ func TestManyFronts(t *testing.T) {
 		}
 	}}, patient)
 }
+
+// TestSameErrorSameProblem: an error is told once, although each connection has another port of ours.
+func TestSameErrorSameProblem(t *testing.T) {
+	address := serve(t, hostile["resets"])
+	var f findings
+	for range 5 {
+		_, err := probeFlight(t.Context(), address, testHost, tlsfront.HelloHybrid, quick)
+		f.problem(withoutPort(err))
+	}
+	if len(f.problems) > 2 { // writing to it may fail, or reading
+		t.Errorf("%q", f.problems)
+	}
+}
