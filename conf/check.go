@@ -24,6 +24,7 @@ func (d *draft) check(doc document) {
 	if len(doc.broken) == 0 {
 		d.checkFronts()
 	}
+	d.checkDoppelganger()
 	d.checkStats()
 	if d.DomainFronting.MaxConnections == 0 {
 		d.DomainFronting.MaxConnections = max(minFronted, d.Concurrency/frontedShare)

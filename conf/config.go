@@ -5,8 +5,8 @@
 // that mtg has keep their name, place and meaning.
 //
 // Reading goes: document.go and recover.go (bytes to keys with their lines, past what is no TOML), options.go (every key
-// we know), unknown.go (the others), values.go and quantity.go (one value to its type), check.go (what only the whole can
-// tell), problem.go (everything wrong, in words).
+// we know), unknown.go (the others), values.go and quantity.go (one value to its type), doppelganger.go (all of that
+// table), check.go (what only the whole can tell), problem.go (everything wrong, in words).
 package conf
 
 import (
@@ -36,7 +36,10 @@ type Config struct {
 	Reencrypt      bool // [relay] downlink
 	Network        Network
 	AntiReplay     AntiReplay
+	Doppelganger   Doppelganger
 	Stats          Stats
+
+	StateDirectory string // where what is learned outlives the process, an absolute path; "" when the file says nothing
 }
 
 // NamedSecret is a secret with the name its owner gave it; "default" for the one of the secret option.
@@ -141,6 +144,12 @@ func defaults() Config {
 			WindowClamp:  2 << 20,
 		},
 		AntiReplay: AntiReplay{Enabled: true, MaxSize: 16 << 20},
+		Doppelganger: Doppelganger{
+			Enabled: true,
+			Repeats: 10, // as mtg
+			Each:    6 * time.Hour,
+			MinRate: 20 << 20,
+		},
 		Stats: Stats{
 			BindTo:      netip.MustParseAddrPort("127.0.0.1:3129"),
 			MetricsPath: "/metrics",
@@ -154,11 +163,7 @@ func (c *Config) Fronts() (hosts []string, fallback int) {
 	if c.DomainFronting.Host != "" {
 		return []string{c.DomainFronting.Host}, 0
 	}
-	for _, s := range c.Secrets {
-		if !slices.Contains(hosts, s.Host()) {
-			hosts = append(hosts, s.Host())
-		}
-	}
+	hosts = c.Sites()
 	if c.DomainFronting.Default == "" {
 		return hosts, 0
 	}

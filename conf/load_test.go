@@ -394,7 +394,13 @@ func FuzzConfig(f *testing.F) {
 			if _, _, err := c.Links(nil, LinkOptions{}); err != nil {
 				t.Fatal(err)
 			}
-			c.Fronts()
+			hosts, _ := c.Fronts()
+			for i, site := range c.Sites() {
+				if c.DomainFronting.Host == "" && hosts[i] != site {
+					t.Fatalf("site %d is %q, its front %q", i, site, hosts[i])
+				}
+				c.Doppelganger.URLsOf(site)
+			}
 		}
 	})
 }

@@ -12,6 +12,7 @@ import (
 type legacy struct {
 	frontPort uint16 // domain-fronting-port
 	frontIP   string // domain-fronting.ip, or domain-fronting-ip
+	drsFalse  bool   // defense.doppelganger.drs = false
 
 	statsOff   bool // stats.enabled = false; stats.prometheus.enabled = false
 	prometheus prometheus
@@ -37,8 +38,6 @@ var mtgOptions = slices.Concat(
 	without(withoutEffect, "auto-update", "tcp-buffer",
 		"network.dns", "network.doh-ip", "network.timeout.http",
 		"defense.anti-replay.error-rate",
-		"defense.doppelganger.enabled", "defense.doppelganger.urls", "defense.doppelganger.repeats-per-raid",
-		"defense.doppelganger.raid-each", "defense.doppelganger.drs", "defense.doppelganger.min-rate",
 		"defense.blocklist.download-concurrency", "defense.blocklist.urls", "defense.blocklist.update-each",
 		"defense.allowlist.download-concurrency", "defense.allowlist.urls", "defense.allowlist.update-each",
 		"defense.pending-handshakes.dry-run",

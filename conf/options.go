@@ -57,6 +57,9 @@ var whyNotZero = map[string]string{
 	"network.keep-alive.interval":  "to do without keepalive, set disabled = true",
 	"network.keep-alive.count":     "to do without keepalive, set disabled = true",
 	"defense.anti-replay.max-size": "nothing would be remembered; to do without, set enabled = false",
+
+	"defense.doppelganger.repeats-per-raid": "nothing would be seen; to do without, set enabled = false",
+	"defense.doppelganger.raid-each":        "the site would be fetched without a rest; take the line out for the default",
 }
 
 // options are all keys but those of the open tables.
@@ -72,6 +75,7 @@ var options = []option{
 	{key: "allow-fallback-on-unknown-dc", set: toggle(func(d *draft) *bool { return &d.AllowFallbackOnUnknownDC })},
 	{key: "public-ipv4", set: public("IPv4", netip.Addr.Is4, func(d *draft) *netip.Addr { return &d.PublicIPv4 })},
 	{key: "public-ipv6", set: public("IPv6", isIPv6, func(d *draft) *netip.Addr { return &d.PublicIPv6 })},
+	{key: "state-directory", set: setStateDirectory},
 
 	{key: "domain-fronting.host", set: host(func(d *draft) *string { return &d.DomainFronting.Host })},
 	{key: "domain-fronting.port", set: port(func(d *draft) *uint16 { return &d.DomainFronting.Port })},
@@ -80,9 +84,9 @@ var options = []option{
 
 	{key: "relay.downlink", set: setDownlink},
 
-	{key: "network.tcp-user-timeout", set: orZero(span, minUserTimeout, maxTime, func(d *draft) *time.Duration { return &d.Network.UserTimeout })},
-	{key: "network.tcp-not-sent-lowat", set: orZero(size, minSocketSize, maxSocketSize, func(d *draft) *int { return &d.Network.NotSentLowat })},
-	{key: "network.tcp-window-clamp", set: orZero(size, minSocketSize, maxSocketSize, func(d *draft) *int { return &d.Network.WindowClamp })},
+	{key: "network.tcp-user-timeout", set: orZero(span, zeroIsKernel, minUserTimeout, maxTime, func(d *draft) *time.Duration { return &d.Network.UserTimeout })},
+	{key: "network.tcp-not-sent-lowat", set: orZero(size, zeroIsKernel, minSocketSize, maxSocketSize, func(d *draft) *int { return &d.Network.NotSentLowat })},
+	{key: "network.tcp-window-clamp", set: orZero(size, zeroIsKernel, minSocketSize, maxSocketSize, func(d *draft) *int { return &d.Network.WindowClamp })},
 	{key: "network.timeout.tcp", set: span(100*time.Millisecond, 5*time.Minute, func(d *draft) *time.Duration { return &d.Network.Timeout.Dial })},
 	{key: "network.timeout.handshake", set: span(time.Second, 5*time.Minute, func(d *draft) *time.Duration { return &d.Network.Timeout.Handshake })},
 	{key: "network.timeout.idle", set: span(time.Second, maxTime, func(d *draft) *time.Duration { return &d.Network.Timeout.Idle })},
@@ -95,6 +99,13 @@ var options = []option{
 
 	{key: "defense.anti-replay.enabled", set: toggle(func(d *draft) *bool { return &d.AntiReplay.Enabled })},
 	{key: "defense.anti-replay.max-size", set: size(64<<10, 1<<30, func(d *draft) *int { return &d.AntiReplay.MaxSize })},
+
+	{key: "defense.doppelganger.enabled", set: toggle(func(d *draft) *bool { return &d.Doppelganger.Enabled })},
+	{key: "defense.doppelganger.urls", set: setURLs},
+	{key: "defense.doppelganger.repeats-per-raid", set: number(1, maxRepeats, func(d *draft) *int { return &d.Doppelganger.Repeats })},
+	{key: "defense.doppelganger.raid-each", set: span(time.Second, maxEach, func(d *draft) *time.Duration { return &d.Doppelganger.Each })},
+	{key: "defense.doppelganger.drs", set: setDRS},
+	{key: "defense.doppelganger.min-rate", set: orZero(size, zeroIsSite, lowestRate, maxRate, func(d *draft) *int { return &d.Doppelganger.MinRate })},
 
 	{key: "stats.enabled", set: statsEnabled},
 	{key: "stats.bind-to", set: statsBindTo},

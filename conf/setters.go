@@ -20,9 +20,15 @@ func toggle(field func(*draft) *bool) func(*draft, entry) error {
 	}
 }
 
-// orZero makes a setter that takes 0 as well, which leaves a matter to the kernel.
+// What 0 means to an option that takes it beside a range.
+const (
+	zeroIsKernel = "0 leaves it to the kernel"
+	zeroIsSite   = "0 is as slow as the site"
+)
+
+// orZero makes a setter that takes 0 as well, of which meaning tells.
 func orZero[T int | time.Duration](
-	kind func(from, to T, field func(*draft) *T) func(*draft, entry) error, from, to T, field func(*draft) *T,
+	kind func(from, to T, field func(*draft) *T) func(*draft, entry) error, meaning string, from, to T, field func(*draft) *T,
 ) func(*draft, entry) error {
 	other := kind(from, to, field)
 	return func(d *draft, e entry) error {
@@ -31,7 +37,7 @@ func orZero[T int | time.Duration](
 			return nil
 		}
 		if err := other(d, e); err != nil {
-			return fmt.Errorf("%w; 0 leaves it to the kernel", err)
+			return fmt.Errorf("%w; %s", err, meaning)
 		}
 		return nil
 	}

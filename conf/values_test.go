@@ -121,7 +121,7 @@ func wantProblem(t *testing.T, key, value, want string) {
 func TestZero(t *testing.T) {
 	explained := []string{
 		"loops", "domain-fronting.max-connections", "network.tcp-user-timeout", "network.tcp-not-sent-lowat",
-		"network.tcp-window-clamp", "network.timeout.drain",
+		"network.tcp-window-clamp", "network.timeout.drain", "defense.doppelganger.min-rate",
 	}
 	for _, o := range options {
 		// Another number than 0 is of the right type, even if it lacks its unit.
