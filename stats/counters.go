@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -26,6 +27,7 @@ type Labels struct {
 	EndReasons   []string // why a session ended
 	DCs          []string // "1" … "5", "203", and whatever stands for the rest
 	Secrets      []string // as the operator named them
+	Fronts       []string // hosts, as the configuration names them, that sessions are to look like; none when they look like no front
 }
 
 // relayState is the state in which a connection is what the operator is here for.
@@ -95,6 +97,7 @@ type Stats struct {
 	Secrets []*Secret // by secret
 
 	version      string
+	looks        []atomic.Pointer[Look] // by front
 	labels       Labels
 	relayed      int // index of relayState
 	acceptErrors map[syscall.Errno]*metrics.Counter
@@ -125,6 +128,8 @@ func newStats(version string, l Labels, m memory, now func() time.Time) *Stats {
 		Ended:            counters(set, l.EndReasons, "mtrelay_sessions_ended_total", "reason"),
 		Front:            newUpstream(set, "traffic", "front"),
 		Secrets:          newSecrets(set, l.Secrets),
+
+		looks: make([]atomic.Pointer[Look], len(l.Fronts)),
 	}
 	if s.relayed < 0 {
 		panic("stats: internal error: no state is named " + relayState)

@@ -15,6 +15,7 @@ var labels = Labels{
 	FrontReasons: []string{"", "digest", "clock"},
 	EndReasons:   []string{"", "client-closed", "idle"},
 	DCs:          []string{"1", "2", "other"},
+	Fronts:       []string{"www.example.com", "unseen.example"},
 }
 
 const (

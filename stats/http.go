@@ -49,6 +49,7 @@ func (s *Stats) Handler(metricsPath string, healthy func() error) http.Handler {
 func (s *Stats) serveMetrics(w http.ResponseWriter, _ *http.Request) {
 	var b bytes.Buffer
 	s.set.WritePrometheus(&b)
+	s.writeLooks(&b)
 	s.writeMemory(&b)
 	metrics.WriteProcessMetrics(&b)
 	metrics.WriteFDMetrics(&b)

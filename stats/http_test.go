@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -42,6 +43,10 @@ func fixedStats() *Stats {
 		strangerSession(s)
 	}
 	s.WatchReplay(func() int { return 120 }, func() int { return 9600 })
+	s.SetLook(0, Look{
+		At: time.Unix(1_800_000_000, 0), Source: LookState, TLS13: true, Shaped: true,
+		Connections: 20, Bursts: 40, Records: 1280, Problems: 2,
+	})
 	return s
 }
 
@@ -103,41 +108,55 @@ func parse(t *testing.T, text string) map[string]float64 {
 func TestMetrics(t *testing.T) {
 	series := parse(t, get(t, fixedStats(), "/metrics"))
 	for name, want := range map[string]float64{
-		`mtrelay_info{version="v1.2.3"}`:                                   1,
-		`mtrelay_start_time_seconds`:                                       1_800_000_060,
-		`mtrelay_accepted_total`:                                           123,
-		`mtrelay_accept_errors_total{errno="EMFILE"}`:                      3,
-		`mtrelay_accept_errors_total{errno="other"}`:                       3,
-		`mtrelay_refused_total{limit="unproven"}`:                          3,
-		`mtrelay_refused_total{limit="concurrency"}`:                       0,
-		`mtrelay_connections{state="relay"}`:                               120,
-		`mtrelay_connections{state="hello"}`:                               0,
-		`mtrelay_handshakes_total{verdict="accepted"}`:                     120,
-		`mtrelay_handshakes_total{verdict="front",reason="clock"}`:         3,
-		`mtrelay_handshakes_total{verdict="front",reason="digest"}`:        0,
-		`mtrelay_front_unreachable_total`:                                  3,
-		`mtrelay_sessions_ended_total{reason="client-closed"}`:             120,
-		`mtrelay_bytes_total{direction="up",traffic="relay",dc="2"}`:       36_000,
-		`mtrelay_bytes_total{direction="down",traffic="relay",dc="2"}`:     480_000,
-		`mtrelay_bytes_total{direction="down",traffic="relay",dc="other"}`: 0,
-		`mtrelay_bytes_total{direction="down",traffic="front"}`:            1800,
-		`mtrelay_dial_failures_total{traffic="relay",dc="2"}`:              120,
-		`mtrelay_dial_failures_total{traffic="front"}`:                     3,
-		`mtrelay_dial_seconds_count{traffic="relay",dc="2"}`:               120,
-		`mtrelay_dial_seconds_sum{traffic="relay",dc="2"}`:                 120,
-		`mtrelay_dial_seconds_bucket{traffic="relay",dc="2",le="0.5"}`:     0,
-		`mtrelay_dial_seconds_bucket{traffic="relay",dc="2",le="1"}`:       120,
-		`mtrelay_dial_seconds_bucket{traffic="front",le="0.005"}`:          3,
-		`mtrelay_replay_entries`:                                           120,
-		`mtrelay_replay_bytes`:                                             9600,
-		`mtrelay_cgroup_memory_bytes`:                                      30_000_000,
-		`mtrelay_cgroup_socket_bytes`:                                      8_000_000,
-		`mtrelay_connection_bytes{of="process"}`:                           8427,
-		`mtrelay_connections_per_gb{of="process"}`:                         14298,
-		`mtrelay_marginal_connections_per_gb{of="cgroup"}`:                 25769,
+		`mtrelay_info{version="v1.2.3"}`:                                      1,
+		`mtrelay_start_time_seconds`:                                          1_800_000_060,
+		`mtrelay_accepted_total`:                                              123,
+		`mtrelay_accept_errors_total{errno="EMFILE"}`:                         3,
+		`mtrelay_accept_errors_total{errno="other"}`:                          3,
+		`mtrelay_refused_total{limit="unproven"}`:                             3,
+		`mtrelay_refused_total{limit="concurrency"}`:                          0,
+		`mtrelay_connections{state="relay"}`:                                  120,
+		`mtrelay_connections{state="hello"}`:                                  0,
+		`mtrelay_handshakes_total{verdict="accepted"}`:                        120,
+		`mtrelay_handshakes_total{verdict="front",reason="clock"}`:            3,
+		`mtrelay_handshakes_total{verdict="front",reason="digest"}`:           0,
+		`mtrelay_front_unreachable_total`:                                     3,
+		`mtrelay_sessions_ended_total{reason="client-closed"}`:                120,
+		`mtrelay_bytes_total{direction="up",traffic="relay",dc="2"}`:          36_000,
+		`mtrelay_bytes_total{direction="down",traffic="relay",dc="2"}`:        480_000,
+		`mtrelay_bytes_total{direction="down",traffic="relay",dc="other"}`:    0,
+		`mtrelay_bytes_total{direction="down",traffic="front"}`:               1800,
+		`mtrelay_dial_failures_total{traffic="relay",dc="2"}`:                 120,
+		`mtrelay_dial_failures_total{traffic="front"}`:                        3,
+		`mtrelay_dial_seconds_count{traffic="relay",dc="2"}`:                  120,
+		`mtrelay_dial_seconds_sum{traffic="relay",dc="2"}`:                    120,
+		`mtrelay_dial_seconds_bucket{traffic="relay",dc="2",le="0.5"}`:        0,
+		`mtrelay_dial_seconds_bucket{traffic="relay",dc="2",le="1"}`:          120,
+		`mtrelay_dial_seconds_bucket{traffic="front",le="0.005"}`:             3,
+		`mtrelay_replay_entries`:                                              120,
+		`mtrelay_replay_bytes`:                                                9600,
+		`mtrelay_cgroup_memory_bytes`:                                         30_000_000,
+		`mtrelay_cgroup_socket_bytes`:                                         8_000_000,
+		`mtrelay_front_look{front="www.example.com",source="state"}`:          1,
+		`mtrelay_front_look{front="www.example.com",source="raid"}`:           0,
+		`mtrelay_front_look{front="unseen.example",source="raid"}`:            0,
+		`mtrelay_front_look{front="unseen.example",source="state"}`:           0,
+		`mtrelay_front_look_age_seconds{front="www.example.com"}`:             120, // as the clock of this test goes
+		`mtrelay_front_tls13{front="www.example.com"}`:                        1,
+		`mtrelay_front_shaped{front="www.example.com"}`:                       1,
+		`mtrelay_front_look_observed{front="www.example.com",what="records"}`: 1280,
+		`mtrelay_front_look_problems{front="www.example.com"}`:                2,
+		`mtrelay_connection_bytes{of="process"}`:                              8427,
+		`mtrelay_connections_per_gb{of="process"}`:                            14298,
+		`mtrelay_marginal_connections_per_gb{of="cgroup"}`:                    25769,
 	} {
 		if got, ok := series[name]; !ok || got != want {
 			t.Errorf("%s is %v (%t), want %v", name, got, ok, want)
+		}
+	}
+	for name := range series {
+		if strings.Contains(name, "unseen.example") && !strings.HasPrefix(name, "mtrelay_front_look{") {
+			t.Errorf("%s tells of a front that was not seen", name)
 		}
 	}
 	for _, name := range []string{"process_resident_memory_bytes", "process_open_fds", "go_goroutines"} {

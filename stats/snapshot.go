@@ -29,6 +29,18 @@ import "github.com/VictoriaMetrics/metrics"
 //	    "alice": {"handshakes": 9, "connections": 2, "up": 1, "down": 1}
 //	  },
 //	  "dial_failures": {"relay": 0, "front": 0},
+//	  "looks": {                       how each site looks that sessions imitate; null until it was seen, {} when none is imitated
+//	    "www.example.com": {
+//	      "age_seconds": 60,           since it was seen so
+//	      "source": "raid",            of this process; or "state": stored by an earlier one
+//	      "tls13": true,               it answers as our replies can; else the first records of a session give us away
+//	      "shaped": true,              downlinks follow its record sizes and gaps; else there was too little to learn from
+//	      "connections": 20,           what that was learned from
+//	      "bursts": 40,                responses
+//	      "records": 1280,
+//	      "problems": 0                what the log told about it
+//	    }
+//	  },
 //	  "rss_bytes": 9000000,
 //	  "bytes_per_connection": 2000,    marginal: (rss_bytes - rss_bytes without connections) / relayed
 //	  "connections_per_gb": 143165,    relayed / (rss_bytes in GiB)
@@ -54,6 +66,7 @@ type snapshot struct {
 	Bytes            traffic[updown]   `json:"bytes"`
 	Secrets          map[string]secret `json:"secrets"`
 	DialFailures     traffic[uint64]   `json:"dial_failures"`
+	Looks            map[string]*look  `json:"looks"`
 
 	RSSBytes int64 `json:"rss_bytes"`
 	perConnection
@@ -106,6 +119,7 @@ func (s *Stats) snapshot() snapshot {
 		FrontUnreachable: s.FrontUnreachable.Get(),
 		Ended:            byName(s.labels.EndReasons, s.Ended),
 		Secrets:          s.secretsByName(),
+		Looks:            s.looksByFront(),
 		RSSBytes:         u.rss,
 		perConnection:    divide(c.Relayed, u.rss, s.base.rss),
 	}
