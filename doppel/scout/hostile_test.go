@@ -236,6 +236,18 @@ func TestHostileSites(t *testing.T) {
 	waitForGoroutines(t, before)
 }
 
+// TestFewRecordsAreKept of a connection, however small they are.
+func TestFewRecordsAreKept(t *testing.T) {
+	ours, theirs := net.Pipe()
+	defer ours.Close()
+	go forever(theirs, slices.Repeat(record(23, 18), 1000))
+	w := newWire(ours, time.Now(), minQuiet, 1<<30)
+	n, err := io.Copy(io.Discard, w)
+	if !errors.Is(err, errEnough) || len(w.down) != maxSeen || n > maxSeen*(5+18)+readAhead {
+		t.Errorf("%d bytes, %d records, %v", n, len(w.down), err)
+	}
+}
+
 func links(w http.ResponseWriter, to string) {
 	w.Header().Set("Content-Type", "text/html")
 	for i := range 100 {

@@ -119,7 +119,7 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// front whose server can be exchanged.
+// changing is a front whose server can be exchanged.
 type changing struct {
 	now atomic.Pointer[netip.AddrPort]
 }
@@ -133,18 +133,25 @@ func (c *changing) fronts() []Front {
 	}}}
 }
 
-// TestFrontChanges: the flight follows it without a restart, a front that fails changes nothing.
+// TestFrontChanges: the flight follows it without a restart.
 func TestFrontChanges(t *testing.T) {
 	var c changing
 	first, _ := serveHTTP(t, site(), true, &tls.Config{})
 	second, _ := serveHTTP(t, site(), true, &tls.Config{CurvePreferences: []tls.CurveID{tls.X25519}, SessionTicketsDisabled: true})
-	down := serve(t, hostile["hangs up"])
+	tried := make(chan struct{}, 1)
+	down := serve(t, func(net.Conn) {
+		select {
+		case tried <- struct{}{}:
+		default:
+		}
+	})
 	c.now.Store(&first)
 	looks, _ := scouting(t, Options{Fronts: c.fronts(), Each: 10 * time.Millisecond}, patient)
 	if l := <-looks; l.TLS.Flights[0].Group != uint16(tls.X25519MLKEM768) {
 		t.Errorf("%+v", l.TLS.Flights[0])
 	}
 	c.now.Store(&down)
+	<-tried
 	c.now.Store(nil)
 	c.now.Store(&second)
 	for l := range looks {
