@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"net/netip"
@@ -8,6 +9,7 @@ import (
 	"os/signal"
 	"runtime/debug"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -45,6 +47,10 @@ func (s serve) Run(on console) error {
 	if server == nil {
 		return err
 	}
+	ctx, stopLooking := context.WithCancel(context.Background())
+	defer stopLooking()
+	var looking sync.WaitGroup
+	looking.Go(func() { imitate(ctx, c, server, counters, log) })
 	if err := s.announce(on, c, server, log); err != nil {
 		return err
 	}
@@ -55,7 +61,9 @@ func (s serve) Run(on console) error {
 		<-signals
 		server.Close()
 	}()
+	stopLooking()
 	server.Drain(c.Network.Timeout.Drain)
+	looking.Wait()
 	return counters.Close()
 }
 
@@ -94,7 +102,7 @@ func tuneMemory() {
 
 // start serves clients, and the counters if the configuration wants them served.
 func start(c *conf.Config, log zerolog.Logger) (*loop.Server, *stats.Stats, error) {
-	counters := stats.New(versionText(), loop.StatsLabels(secrets(c)))
+	counters := stats.New(versionText(), labels(c))
 	ln, err := listenStats(c)
 	if err != nil {
 		return nil, nil, err
@@ -112,6 +120,15 @@ func start(c *conf.Config, log zerolog.Logger) (*loop.Server, *stats.Stats, erro
 		}()
 	}
 	return server, counters, nil
+}
+
+// labels are the closed sets of the counters' labels.
+func labels(c *conf.Config) stats.Labels {
+	l := loop.StatsLabels(secrets(c))
+	if c.Doppelganger.Enabled {
+		l.Fronts = c.Sites()
+	}
+	return l
 }
 
 func listenStats(c *conf.Config) (net.Listener, error) {
