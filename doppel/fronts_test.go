@@ -53,7 +53,6 @@ type goServer struct {
 	chunked bool // writes and flushes chunks with pauses between them
 	weibull bool // pauses are not log-normal
 	off     bool // DynamicRecordSizingDisabled
-	resets  time.Duration
 }
 
 func (f goServer) connect(rnd *rand.Rand) frontConn { return &goConn{goServer: f, rnd: rnd} }
@@ -133,7 +132,7 @@ func (c *goConn) send(n int) { // tls.Conn.Write
 }
 
 // cloudflare is the patch for nginx that begins with 40 records of a segment, then 40 of three, and again after idle.
-type cloudflare struct{ idle time.Duration }
+type cloudflare struct{}
 
 func (f cloudflare) connect(rnd *rand.Rand) frontConn { return &cloudflareConn{rnd: rnd} }
 

@@ -20,6 +20,7 @@ type modelJSON struct {
 	DRS        DRS           `json:"drs"`
 	ResetAfter time.Duration `json:"reset_after"`
 	Tail       uint16        `json:"tail"`
+	TailFrom   uint32        `json:"tail_from"`
 	TailWaited uint32        `json:"tail_waited"`
 	Quality    Quality       `json:"quality"`
 }
@@ -34,7 +35,7 @@ func (m *Model) MarshalJSON() ([]byte, error) {
 	j := modelJSON{
 		Version: jsonVersion, Steady: m.steady,
 		StartGaps: m.startGaps.entries(), SteadyGaps: m.steadyGaps.entries(),
-		DRS: m.drs, ResetAfter: m.resetAfter, Tail: m.tail, TailWaited: m.tailWaited, Quality: m.quality,
+		DRS: m.drs, ResetAfter: m.resetAfter, Tail: m.tail, TailFrom: m.tailFrom, TailWaited: m.tailWaited, Quality: m.quality,
 	}
 	for _, s := range m.starts {
 		j.Starts = append(j.Starts, startJSON{s.offset, s.steps})
@@ -52,7 +53,8 @@ func (m *Model) UnmarshalJSON(b []byte) error {
 		return fmt.Errorf("doppel: model: %w", err)
 	}
 	*m = Model{
-		steady: j.Steady, drs: j.DRS, resetAfter: j.ResetAfter, tail: j.Tail, tailWaited: j.TailWaited, quality: j.Quality,
+		steady: j.Steady, drs: j.DRS, resetAfter: j.ResetAfter,
+		tail: j.Tail, tailFrom: j.TailFrom, tailWaited: j.TailWaited, quality: j.Quality,
 	}
 	copy(m.startGaps[:], j.StartGaps)
 	copy(m.steadyGaps[:], j.SteadyGaps)

@@ -1,6 +1,7 @@
 package doppel
 
 import (
+	"math"
 	"slices"
 	"time"
 )
@@ -13,6 +14,9 @@ const (
 	// Windows of records are told apart by their Kolmogorov-Smirnov distance: it must be more than chance (once in fifty pairs of
 	// samples) and more than anybody would mind.
 	chance, minApart = 1.5, 0.1
+
+	// usualTailFrom is assumed when no response was without: two of net/http's buffers, the first with the header, the other full.
+	usualTailFrom = 8 << 10
 
 	fewRecords = 16 // are no sample
 	blockLen   = 64 // of records that stay together when only a part is kept
@@ -51,37 +55,75 @@ type learner struct {
 	early  []time.Duration // gaps in starts
 }
 
-// learnTail looks for a small last record that most responses share.
+// learnTail looks for a small last record that responses share, all of them or those from some length on: net/http ends a chunked
+// body in a record of its own when the rest of the body did not wait in its buffer.
 func (l *learner) learnTail() {
-	counts := make(map[int]int)
-	long := 0 // responses of two records and more
-	for _, r := range l.all {
-		if n := len(r.sizes); n > 1 {
-			long++
-			counts[r.sizes[n-1]]++
-		}
-	}
-	best := 0
-	for size := minSize; size <= maxTail; size++ {
-		if counts[size] > counts[best] {
-			best = size
-		}
-	}
-	if best == 0 || counts[best] < 2 || counts[best]*5 < long*3 {
+	size := l.commonEnd()
+	if size == 0 {
 		return
 	}
+	var with, without []int // lengths of responses
 	gaps := 0
 	for _, r := range l.all {
 		n := len(r.sizes)
-		if r.tail = n > 1 && r.sizes[n-1] == best; r.tail && r.gaps[n-1] > 0 {
+		if n < 2 || r.sizes[n-1] != size {
+			without = append(without, r.bytes())
+			continue
+		}
+		with = append(with, r.bytes())
+		if r.gaps[n-1] > 0 {
 			gaps++
 		}
 	}
-	l.model.tail = uint16(best)
-	l.model.tailWaited = uint32(gaps << 16 / counts[best])
-	if gaps*20 < counts[best] { // see rareGaps
-		l.model.tailWaited = 0
+	from, wrong := separate(with, without)
+	if len(with) < 2 || wrong*5 > len(l.all) {
+		return
 	}
+	if len(without) == 0 {
+		from = min(from, usualTailFrom)
+	}
+	if len(without) == 0 && gaps*2 > len(with) {
+		from = 0 // the server waited when all else was sent, so it does with less
+	}
+	for _, r := range l.all {
+		n := len(r.sizes)
+		r.tail = n > 1 && r.sizes[n-1] == size
+	}
+	m := &l.model
+	m.tail, m.tailFrom, m.tailWaited = uint16(size), uint32(min(from, math.MaxInt32)), uint32(gaps<<16/len(with))
+	if float64(gaps) < rareGaps*float64(len(with)) {
+		m.tailWaited = 0
+	}
+}
+
+// commonEnd is the most common size of small last records, 0 when there are none.
+func (l *learner) commonEnd() (best int) {
+	var counts [maxTail + 1]int
+	for _, r := range l.all {
+		if n := len(r.sizes); n > 1 && r.sizes[n-1] <= maxTail {
+			counts[r.sizes[n-1]]++
+		}
+	}
+	for size, n := range counts {
+		if n > counts[best] {
+			best = size
+		}
+	}
+	return best
+}
+
+// separate returns the length from which on responses are most clearly with and not without, and how many are on the wrong side.
+func separate(with, without []int) (from, wrong int) {
+	wrong = math.MaxInt
+	slices.Sort(with)
+	slices.Sort(without)
+	for i, length := range with {
+		shorter, _ := slices.BinarySearch(without, length)
+		if n := i + len(without) - shorter; n < wrong {
+			from, wrong = length, n
+		}
+	}
+	return from, wrong
 }
 
 // learnGrowth finds out how record sizes grow and when that begins anew, and so the offset of each response.
@@ -304,5 +346,5 @@ func (l *learner) report() {
 		q.Records += len(r.sizes)
 	}
 	q.StartLen, q.Starts, q.Steady = l.length, len(l.model.starts), len(l.model.steady)
-	q.ResetAfter, q.Tail = l.model.resetAfter, int(l.model.tail)
+	q.ResetAfter, q.Tail, q.TailFrom = l.model.resetAfter, int(l.model.tail), int(l.model.tailFrom)
 }

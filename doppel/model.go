@@ -19,6 +19,7 @@ type Model struct {
 	resetAfter time.Duration // silence of the downlink that resets the growth of records; 0: never
 
 	tail       uint16 // size of the record that a server appends to its responses; 0: none
+	tailFrom   uint32 // bytes of payload that a response has at least which gets one
 	tailWaited uint32 // how often there is a gap before it, of 1<<16
 
 	quality Quality
@@ -51,6 +52,7 @@ type Quality struct {
 	GrowsLikeGo bool          `json:"grows_like_go"`
 	ResetAfter  time.Duration `json:"reset_after"` // nanoseconds; 0: never
 	Tail        int           `json:"tail"`        // bytes of the record that ends responses; 0: none
+	TailFrom    int           `json:"tail_from"`   // bytes of a response from which on it has one
 }
 
 // Quality returns what is known of the model's making; the zero Quality for Default.

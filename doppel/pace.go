@@ -29,7 +29,8 @@ type Pacer struct {
 	sent clock.Time // when the last record left
 
 	bytes   uint32 // payload that left since record sizes were last reset
-	records uint16 // likewise
+	burst   uint32 // payload that left since the burst began
+	records uint16 // like bytes
 
 	size  uint16 // of the next record
 	at    uint16 // the next record's index in its start
@@ -96,7 +97,7 @@ func (p *Pacer) begin(m *Model, now clock.Time, rnd *rand.Rand) {
 	}
 	p.flags = drawn | first
 	p.due = now
-	p.at, p.rest = 0, 0
+	p.at, p.rest, p.burst = 0, 0, 0
 	p.block = uint16(below(uint32(len(m.steady)), rnd.Uint32()))
 	p.start = m.pickStart(classOf(int(p.bytes)), 0, rnd.Uint32())
 	p.draw(m, rnd)
@@ -118,7 +119,7 @@ func (p *Pacer) NextOf(m *Model, now clock.Time, left int, rnd *rand.Rand) (size
 	switch {
 	case left >= size+rest:
 		return size, due
-	case m.tail > 0 && left >= minSize+rest && !p.is(tail):
+	case m.tail > 0 && left >= minSize+rest && plus(p.burst, left) >= m.tailFrom && !p.is(tail):
 		p.flags |= ending
 		return left - rest, due
 	case left > size && left >= 2*minSize:
@@ -140,7 +141,8 @@ func (p *Pacer) Sent(m *Model, now clock.Time, n int, rnd *rand.Rand) {
 	}
 	p.sent = now
 	p.due = max(p.due, now)
-	p.bytes += uint32(min(max(n, 0), math.MaxUint16, math.MaxInt32-int(p.bytes)))
+	p.bytes = plus(p.bytes, n)
+	p.burst = plus(p.burst, n)
 	p.records += min(1, math.MaxUint16-p.records)
 	if before&ending != 0 && m.tail > 0 {
 		p.drawTail(m, rnd)
@@ -157,6 +159,9 @@ func (p *Pacer) drawTail(m *Model, rnd *rand.Rand) {
 		p.wait(&m.steadyGaps, rnd.Uint32())
 	}
 }
+
+// plus adds up to MaxInt32.
+func plus(sum uint32, n int) uint32 { return uint32(min(int(sum)+max(n, 0), math.MaxInt32)) }
 
 // Uplink tells that the client spoke: when there was nothing to send, what comes next is the answer.
 func (p *Pacer) Uplink(now clock.Time) {

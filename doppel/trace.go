@@ -33,8 +33,8 @@ const (
 	// MinGap is the shortest gap that is learned and paced. Below it are the scheduler of the server, of the path and our own.
 	MinGap = time.Millisecond
 
-	// MaxGap is how far ahead a record is ever due. A longer silence inside a response is the server's thinking; what follows it is
-	// a burst of its own.
+	// MaxGap is how far ahead a record is ever due. A longer silence inside a response is not learned: the server was thinking, or a
+	// machine hung. When our downlink was empty for longer, what follows is a burst of its own.
 	MaxGap = 250 * time.Millisecond
 )
 
@@ -74,6 +74,13 @@ func (r *response) whole() int {
 	return max(n, 0)
 }
 
+func (r *response) bytes() (n int) {
+	for _, size := range r.sizes {
+		n += size
+	}
+	return n
+}
+
 func (r *response) step(i int) step { return newStep(r.sizes[i], r.gaps[i]) }
 
 // connection is the responses of a trace in order, none of them empty.
@@ -96,9 +103,11 @@ func (t *Trace) observe() (c connection) {
 			at := max(rec.At, last) // a scout's clock does not step back
 			gap := at - last
 			last = at
-			if r == nil || gap > MaxGap {
+			if r == nil {
 				r = &response{idle: gap}
 				c = append(c, r)
+			}
+			if len(r.sizes) == 0 || gap > MaxGap {
 				gap = 0
 			}
 			r.add(min(max(rec.Size, minSize), maxSize), gap)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"strings"
 	"time"
 
 	"mtrelay/clock"
@@ -85,4 +86,9 @@ func (w Watched) Ask() { w.ask() }
 func (w Watched) Bursts() []doppel.Burst {
 	bursts, _ := w.trace()
 	return bursts
+}
+
+// IsCertificateProblem reports whether a problem of a Visit is one of the front's certificate.
+func IsCertificateProblem(text string) bool {
+	return strings.HasPrefix(text, "browsers would warn of its certificate")
 }
