@@ -32,7 +32,7 @@ func imitate(ctx context.Context, c *conf.Config, server *loop.Server, counters 
 		StateDir: stateDirectory(c),
 		Log:      log,
 		Publish: func(front int, seen *scout.Look) {
-			look := &relay.Look{TLS: seen.TLS, Shape: shape(seen.Shape, d)}
+			look := &relay.Look{TLS: seen.TLS, Shape: shapeOf(seen.Shape, d)}
 			server.SetLook(front, look)
 			known := lookSummary(seen, look)
 			counters.SetLook(front, known)
@@ -53,8 +53,8 @@ func sites(c *conf.Config, server *loop.Server) (list []scout.Front) {
 	return list
 }
 
-// shape is the model that sessions follow; nil when it has nothing to say, so that they need not ask it.
-func shape(m *doppel.Model, d *conf.Doppelganger) *doppel.Model {
+// shapeOf returns the model that sessions follow; nil when it has nothing to say, so that they need not ask it.
+func shapeOf(m *doppel.Model, d *conf.Doppelganger) *doppel.Model {
 	if m == nil {
 		return nil
 	}

@@ -33,18 +33,18 @@ func TestDRSValues(t *testing.T) {
 // TestShape: who learned nothing shapes nothing, and gaps give way to min-rate.
 func TestShape(t *testing.T) {
 	auto, faithful := &conf.Doppelganger{MinRate: 20 << 20}, &conf.Doppelganger{}
-	if shape(nil, auto) != nil {
+	if shapeOf(nil, auto) != nil {
 		t.Error("a model of nothing")
 	}
 	page := doppel.Learn([]doppel.Trace{response(0, 0)}, doppel.DRSAuto)
-	if page == nil || shape(page, auto) != nil {
+	if page == nil || shapeOf(page, auto) != nil {
 		t.Error("one record is a shape")
 	}
-	if forced := doppel.Learn([]doppel.Trace{response(0, 0)}, doppel.DRSOn); shape(forced, &conf.Doppelganger{DRS: conf.DRSOn}) == nil {
+	if forced := doppel.Learn([]doppel.Trace{response(0, 0)}, doppel.DRSOn); shapeOf(forced, &conf.Doppelganger{DRS: conf.DRSOn}) == nil {
 		t.Error("drs = on is forgotten when there is nothing to learn")
 	}
 	slow := doppel.Learn([]doppel.Trace{response(40, 10*time.Millisecond)}, doppel.DRSAuto)
-	if shape(slow, faithful) != slow || shape(slow, auto) == slow || shape(slow, auto) == nil {
+	if shapeOf(slow, faithful) != slow || shapeOf(slow, auto) == slow || shapeOf(slow, auto) == nil {
 		t.Error("min-rate is not followed")
 	}
 }
