@@ -139,6 +139,11 @@ http {
 // startNginx runs Debian's nginx in front of s until the test ends.
 func startNginx(t *testing.T, s *site) *origin {
 	t.Helper()
+	return runNginx(t, s, nginxConf)
+}
+
+func runNginx(t *testing.T, s *site, conf string) *origin {
+	t.Helper()
 	binary, err := exec.LookPath("nginx")
 	if err != nil {
 		t.Fatal("nginx is missing: apt-get install nginx-light")
@@ -153,7 +158,7 @@ func startNginx(t *testing.T, s *site) *origin {
 	}
 	defer socket.Close()
 	addr, errorLog := ln.Addr().String(), filepath.Join(dir, "error.log")
-	conf := fmt.Sprintf(nginxConf, dir, me, group, int(originTimer.Seconds()), addr, s.certFile, s.keyFile, s.dir, startApplication(t))
+	conf = fmt.Sprintf(conf, dir, me, group, int(originTimer.Seconds()), addr, s.certFile, s.keyFile, s.dir, startApplication(t))
 	writeFile(t, filepath.Join(dir, "nginx.conf"), []byte(conf))
 
 	cmd := exec.Command(binary, "-p", dir, "-c", "nginx.conf", "-e", errorLog, "-g", "daemon off;")

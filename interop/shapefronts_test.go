@@ -1,0 +1,116 @@
+package interop
+
+import (
+	"crypto/tls"
+	"fmt"
+	"io"
+	"log"
+	"math"
+	mrand "math/rand/v2"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// shapeSizes are the downloads that are compared, by the name of the file.
+var shapeSizes = map[string]int{"4k": 4 << 10, "64k": 64 << 10, "1m": 1 << 20, "20m": 20 << 20}
+
+// A shapeFront is a site and how its visitors ask it.
+type shapeFront struct {
+	*origin
+	proto  string // ALPN
+	atOnce int    // downloads that may go on side by side without disturbing each other
+	slow   bool   // its pace is its own, not the machine's
+}
+
+func shapeFiles(t *testing.T) *site {
+	t.Helper()
+	s := newSite(t)
+	for name, size := range shapeSizes {
+		writeFile(t, filepath.Join(s.dir, name), pattern(size))
+	}
+	return s
+}
+
+// nginxFront serves files, by HTTP/2 or, as set up by its Debian package, by HTTP/1.1.
+func nginxFront(t *testing.T, s *site, proto string) shapeFront {
+	t.Helper()
+	conf := nginxConf
+	if proto != "h2" {
+		conf = strings.Replace(conf, "ssl http2", "ssl", 1)
+	}
+	f := runNginx(t, s, conf)
+	f.name = "nginx " + proto
+	return shapeFront{f, proto, 1, false}
+}
+
+// goFront is net/http.
+func goFront(t *testing.T, name, proto string, h http.Handler, s *site) shapeFront {
+	t.Helper()
+	srv := &http.Server{
+		Handler:   h,
+		TLSConfig: &tls.Config{Certificates: []tls.Certificate{s.cert}},
+		ErrorLog:  log.New(io.Discard, "", 0),
+	}
+	if proto != "h2" {
+		srv.TLSNextProto = map[string]func(*http.Server, *tls.Conn, http.Handler){}
+	}
+	ln := listen(t, "127.0.0.1:0")
+	go srv.ServeTLS(ln, "", "")
+	t.Cleanup(func() { srv.Close() })
+	return shapeFront{&origin{name: name + " " + proto, addr: ln.Addr().String()}, proto, 1, false}
+}
+
+func goFilesFront(t *testing.T, s *site, proto string) shapeFront {
+	return goFront(t, "go", proto, http.FileServer(http.Dir(s.dir)), s)
+}
+
+// streamFront flushes chunks of 4 to 28 KiB with log-normal pauses of 2 to 40 ms between them.
+func streamFront(t *testing.T, s *site, proto string) shapeFront {
+	content := pattern(28 << 10)
+	f := goFront(t, "stream", proto, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		left := shapeSizes[strings.Trim(r.URL.Path, "/")]
+		control := http.NewResponseController(w)
+		for left > 0 {
+			n := min(4<<10+mrand.IntN(24<<10), left)
+			if _, err := w.Write(content[:n]); err != nil || control.Flush() != nil {
+				return
+			}
+			if left -= n; left > 0 {
+				ms := math.Exp(math.Log(9) + 0.6*mrand.NormFloat64())
+				time.Sleep(time.Duration(min(max(ms, 2), 40) * 1e6))
+			}
+		}
+	}), s)
+	f.atOnce, f.slow = 8, true
+	return f
+}
+
+// shapeDC is the DC that serves orders in these tests.
+const shapeDC = 2
+
+// startShaped runs a proxy that is to look like what is served at front. config is the table of the doppelganger.
+func startShaped(t *testing.T, front, config string) *scene {
+	t.Helper()
+	s := startScene(t, sceneConfig{top: "debug = true", front: front, tables: "[defense.doppelganger]\n" + config})
+	s.mu.Lock()
+	s.work[shapeDC] = serveOrders
+	s.mu.Unlock()
+	return s
+}
+
+// learned waits until the proxy has used the looks of so many raids. The first raid gives two, a first one early.
+func (s *scene) learned(t *testing.T, looks int) {
+	t.Helper()
+	until(t, func() (bool, string) {
+		n := strings.Count(s.output.String(), "sessions look like the front now")
+		return n >= looks, fmt.Sprintf("%d looks at the front", n)
+	})
+}
+
+// faithful is a table for learning files, with gaps as long as the front's.
+func faithful(files ...string) string {
+	return fmt.Sprintf("urls = %s\nrepeats-per-raid = 3\nmin-rate = \"0b\"\n", list(files))
+}
