@@ -52,7 +52,7 @@ func (p *FlightPair) differences() (list []string) {
 	add(theirs != ours, "the number of encrypted records behind the ServerHello (%s, ours %s)", theirs, ours)
 	low, high := extent(t.Records)
 	least, most := extent(o.Records)
-	add(least < low-wobble || most > high+wobble, "the bytes of these (%s, ours %s)", span(low, high), span(least, most))
+	add(least < low-wobble || most > high+wobble, "the bytes of the encrypted records (%s, ours %s)", span(low, high), span(least, most))
 	return list
 }
 

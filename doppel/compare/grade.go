@@ -52,7 +52,9 @@ func Judge(p *tlsfront.Profile, trusted bool) (g Grade, remarks []Remark) {
 			note(Fair, "to the hello of kind %v it answers otherwise: %s", tlsfront.HelloKind(k), describe(other))
 		}
 	}
-	judgeTickets(len(p.Tickets), note)
+	if f.OK {
+		judgeTickets(len(p.Tickets), note)
+	}
 	if !trusted {
 		note(Fair, "browsers warn of its certificate: real visitors would not stay")
 	}

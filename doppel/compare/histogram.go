@@ -30,6 +30,8 @@ var gapEdges = []time.Duration{
 func SizeHistogram(theirs, ours Sample) Histogram {
 	return histogram(sizeEdges, theirs.Sizes, ours.Sizes, func(low, high int) string {
 		switch {
+		case low == 0:
+			return fmt.Sprintf("under %d", high)
 		case high == 0:
 			return fmt.Sprintf("%d and more", low)
 		case low+1 == high:
@@ -103,15 +105,19 @@ func (h Histogram) Write(w io.Writer) {
 }
 
 func shares(counts []int) []float64 {
-	total := 0
-	for _, n := range counts {
-		total += n
-	}
+	total := sum(counts)
 	s := make([]float64, len(counts))
 	for i, n := range counts {
 		s[i] = float64(n) / float64(max(total, 1))
 	}
 	return s
+}
+
+func sum(counts []int) (total int) {
+	for _, n := range counts {
+		total += n
+	}
+	return total
 }
 
 func percent(share float64) string {

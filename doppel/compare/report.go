@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"strings"
 	"time"
 
@@ -40,14 +41,18 @@ type Throughput struct {
 // FewRecords are too few to tell two samples apart.
 const FewRecords = 50
 
-// An observer needs a distance above what two runs of one server have.
+// An observer needs a distance above what two runs of one server have, by these and by chance.
 const (
 	telling   = 0.10
 	overFloor = 0.05
 )
 
-// tells reports whether a distance is one to go by.
-func tells(distance, floor float64) bool { return distance > telling && distance > floor+overFloor }
+// tells reports whether a distance between samples of n and m is one to go by.
+func tells(distance, floor float64, n, m int) bool {
+	// Two samples of one distribution are that far apart in one of twenty cases (Smirnov).
+	chance := 1.36 * math.Sqrt(1/float64(n)+1/float64(m))
+	return distance > max(telling, floor+overFloor, chance)
+}
 
 // Distances are those of ours to theirs.
 func (r *Report) Distances() Distances { return Distance(r.Theirs, r.Ours) }
@@ -97,10 +102,10 @@ func (r *Report) trafficSigns() (signs []string) {
 	if r.Floor != nil {
 		floor = *r.Floor
 	}
-	if tells(d.Sizes, floor.Sizes) {
+	if tells(d.Sizes, floor.Sizes, len(r.Theirs.Sizes), len(r.Ours.Sizes)) {
 		signs = append(signs, fmt.Sprintf("the sizes of records (distance %.2f)", d.Sizes))
 	}
-	if tells(d.Gaps, floor.Gaps) {
+	if tells(d.Gaps, floor.Gaps, len(r.Theirs.Gaps), len(r.Ours.Gaps)) {
 		s := fmt.Sprintf("the gaps between records (distance %.2f)", d.Gaps)
 		if r.Scaled {
 			s += ", which min-rate shortens"
@@ -111,10 +116,14 @@ func (r *Report) trafficSigns() (signs []string) {
 }
 
 func enumerate(list []string) string {
-	if len(list) == 1 {
+	last := len(list) - 1
+	switch last {
+	case 0:
 		return list[0]
+	case 1:
+		return list[0] + " and " + list[1]
 	}
-	return strings.Join(list[:len(list)-1], "; ") + "; and " + list[len(list)-1]
+	return strings.Join(list[:last], "; ") + "; and " + list[last]
 }
 
 // Write writes the report for a person to read.
@@ -147,18 +156,13 @@ func (r *Report) writeFlights(w io.Writer) {
 }
 
 func (r *Report) writeTraffic(w io.Writer) {
-	d := r.Distances()
-	floor := func(of func(*Distances) float64) string {
-		if r.Floor == nil {
-			return "the front was seen too little to compare it with itself"
-		}
-		return fmt.Sprintf("the front to itself %.2f", of(r.Floor))
+	var floor Distances
+	if r.Floor != nil {
+		floor = *r.Floor
 	}
-	r.writePlot(w, "Sizes of records", len(r.Theirs.Sizes), len(r.Ours.Sizes), SizeHistogram(r.Theirs, r.Ours))
-	fmt.Fprintf(w, "  distance %.2f; %s\n", d.Sizes, floor(func(d *Distances) float64 { return d.Sizes }))
-	r.writePlot(w, "Gaps between them", len(r.Theirs.Gaps), len(r.Ours.Gaps), GapHistogram(r.Theirs, r.Ours))
-	fmt.Fprintf(w, "  distance beyond ±1 ms %.2f; %s\n", d.Gaps, floor(func(d *Distances) float64 { return d.Gaps }))
-
+	d := r.Distances()
+	r.writePlot(w, "Sizes of records", SizeHistogram(r.Theirs, r.Ours), "distance", d.Sizes, floor.Sizes)
+	r.writePlot(w, "Gaps between them", GapHistogram(r.Theirs, r.Ours), "distance beyond ±1 ms", d.Gaps, floor.Gaps)
 	fmt.Fprintf(w, "\nThroughput, MB/s: front %s, ours %s, without shaping %s\n",
 		megabytes(r.Throughput.Front), megabytes(r.Throughput.Shaped), megabytes(r.Throughput.Unshaped))
 	if r.Scaled {
@@ -166,11 +170,18 @@ func (r *Report) writeTraffic(w io.Writer) {
 	}
 }
 
-func (r *Report) writePlot(w io.Writer, title string, theirs, ours int, h Histogram) {
+func (r *Report) writePlot(w io.Writer, title string, h Histogram, measure string, distance, floor float64) {
+	theirs, ours := sum(h.Theirs), sum(h.Ours)
 	fmt.Fprintf(w, "\n%s: %d theirs (left), %d ours (right)\n", title, theirs, ours)
-	if theirs+ours > 0 {
-		h.Write(w)
+	if theirs == 0 || ours == 0 {
+		return
 	}
+	h.Write(w)
+	if r.Floor == nil {
+		fmt.Fprintf(w, "  %s %.2f; the front was seen too little to compare it with itself\n", measure, distance)
+		return
+	}
+	fmt.Fprintf(w, "  %s %.2f; the front to itself %.2f\n", measure, distance, floor)
 }
 
 func milliseconds(d time.Duration) string {
@@ -180,6 +191,9 @@ func milliseconds(d time.Duration) string {
 func megabytes(rate float64) string {
 	if rate == 0 {
 		return "unknown"
+	}
+	if rate >= 100e6 {
+		return fmt.Sprintf("%.0f", rate/1e6)
 	}
 	return fmt.Sprintf("%.3g", rate/1e6)
 }

@@ -2,7 +2,6 @@ package rehearse
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -28,24 +27,26 @@ const (
 
 	between = 100 * time.Millisecond // connections to the front
 
-	// Of the time for a front, visitShare goes to it. Our half takes as long, since it rests where the front did.
-	visitShare = 0.4
-	oursShare  = 0.85 // until when ours may take
+	// Until when, in shares of the time for a front, its hellos, its visits and our imitation of these may take. The last
+	// takes as long as the second, since it rests where the front did; what is left is for downloads.
+	hellosShare = 0.25
+	visitShare  = 0.5
+	oursShare   = 0.85
+
+	downloadShare = 14 // a download takes no more than this part of the time
 )
 
 // pauses are what connections rest before their last fetch, in turn: a long one at first, since record sizes may begin
 // anew behind it, and both halves need one.
 var pauses = []time.Duration{1500 * time.Millisecond, 1500 * time.Millisecond, 0, 0, 500 * time.Millisecond, 0, 0, 0}
 
-// Shape says how the proxy would imitate.
+// Shape says how the proxy would imitate a front.
 type Shape struct {
 	URLs    []string // what is fetched of the front; empty: its root page
 	DRS     doppel.DRS
-	MinRate int // bytes/s, see doppel.Model.Scaled
+	MinRate int                               // bytes/s, for the report only
+	Model   func(*doppel.Model) *doppel.Model // what sessions follow when that was learned, which may be nil; nil: full records
 }
-
-// ErrUnreachable says that there was no connection to the front.
-var ErrUnreachable = errors.New("the front cannot be reached")
 
 // Measure looks at a front and at what we make of it, in about the given time.
 func (s *Stage) Measure(ctx context.Context, front int, shape Shape, limit time.Duration) (*compare.Report, error) {
@@ -82,7 +83,7 @@ type measurement struct {
 
 func (m *measurement) find(addresses []netip.AddrPort) error {
 	if len(addresses) == 0 {
-		return fmt.Errorf("%s: %w: it has no address, or none that does not lead back to us", m.report.Front, ErrUnreachable)
+		return fmt.Errorf("front %s: unreachable: it has no address, or none that does not lead back to us", m.report.Front)
 	}
 	m.address = addresses
 	return nil
@@ -95,19 +96,9 @@ func (m *measurement) until(share float64) time.Time {
 
 // lookAtThem observes the front. Problems are noted; only one that cannot be reached is an error.
 func (m *measurement) lookAtThem(ctx context.Context) error {
-	var flights [tlsfront.NumHelloKinds][]tlsfront.Flight
-	for range flightRepeats {
-		for k := range flights {
-			f, err := m.flight(ctx, tlsfront.HelloKind(k))
-			if err == nil {
-				flights[k] = append(flights[k], f)
-			} else if scout.Unreachable(err) {
-				return fmt.Errorf("%s: %w: %w", m.report.Front, ErrUnreachable, err)
-			} else {
-				m.problem(err.Error())
-			}
-			rest(ctx, between)
-		}
+	flights, err := m.flights(ctx)
+	if err != nil {
+		return err
 	}
 	m.visit(ctx)
 	var tickets [][]int
@@ -120,6 +111,29 @@ func (m *measurement) lookAtThem(ctx context.Context) error {
 	m.report.Profile = scout.Profile(flights, tickets)
 	m.report.Address = m.address[0].String()
 	return nil
+}
+
+// flights observes how the front answers the hellos, as often as there is time for.
+func (m *measurement) flights(ctx context.Context) (flights [tlsfront.NumHelloKinds][]tlsfront.Flight, err error) {
+	ctx, cancel := context.WithDeadline(ctx, m.until(hellosShare))
+	defer cancel()
+	for range flightRepeats {
+		for k := range flights {
+			f, err := m.flight(ctx, tlsfront.HelloKind(k))
+			switch {
+			case err == nil:
+				flights[k] = append(flights[k], f)
+			case ctx.Err() != nil:
+				return flights, nil
+			case scout.Unreachable(err):
+				return flights, fmt.Errorf("front %s: %w", m.report.Front, err)
+			default:
+				m.problem(err.Error())
+			}
+			rest(ctx, between)
+		}
+	}
+	return flights, nil
 }
 
 // flight tries the next address when one cannot be reached.
@@ -187,25 +201,16 @@ func (m *measurement) lookAtUs(ctx context.Context) error {
 	learned, judged := m.halves()
 	r, s := m.report, m.stage
 	look := &relay.Look{TLS: r.Profile}
-	if model := doppel.Learn(learned, m.shape.DRS); model != nil {
-		look.Shape = model.Scaled(m.shape.MinRate)
-		r.Scaled = look.Shape != model
-	}
+	model := doppel.Learn(learned, m.shape.DRS)
+	look.Shape = m.shape.Model(model)
+	r.Scaled = look.Shape != nil && look.Shape != model
 	s.server.SetLook(m.front, look)
 	if err := m.replies(ctx); err != nil {
 		return err
 	}
-	var ours []doppel.Trace
-	for _, t := range judged {
-		if time.Now().After(m.until(oursShare)) {
-			break
-		}
-		trace, cut, err := s.imitate(ctx, m.front, t, r.Profile.Tickets)
-		if err != nil && ctx.Err() == nil {
-			return err
-		}
-		ours = append(ours, trace)
-		r.Tickets = cut
+	ours, err := m.imitate(ctx, judged)
+	if err != nil {
+		return err
 	}
 	r.Theirs, r.Ours = compare.NewSample(judged), compare.NewSample(ours)
 	if other := compare.NewSample(learned); len(m.visits) > 1 && min(len(other.Sizes), len(r.Theirs.Sizes)) >= compare.FewRecords {
@@ -213,6 +218,26 @@ func (m *measurement) lookAtUs(ctx context.Context) error {
 		r.Floor = &floor
 	}
 	return m.speeds(ctx, look)
+}
+
+// imitate has the proxy do what the front did, as much of it as there is time for.
+func (m *measurement) imitate(ctx context.Context, theirs []doppel.Trace) (ours []doppel.Trace, err error) {
+	ctx, cancel := context.WithDeadline(ctx, m.until(oursShare))
+	defer cancel()
+	for _, t := range theirs {
+		trace, cut, err := m.stage.imitate(ctx, m.front, t, m.report.Profile.Tickets)
+		if ctx.Err() != nil && len(ours) > 0 {
+			break // what was cut short is not like the others
+		}
+		if err != nil && ctx.Err() == nil {
+			return nil, err
+		}
+		ours = append(ours, trace)
+		if len(cut) > len(m.report.Tickets) {
+			m.report.Tickets = cut
+		}
+	}
+	return ours, nil
 }
 
 // replies observes how we answer the hellos.
@@ -235,7 +260,7 @@ func (m *measurement) replies(ctx context.Context) error {
 func (m *measurement) speeds(ctx context.Context, look *relay.Look) (err error) {
 	t := &m.report.Throughput
 	t.Front = m.report.Theirs.Rate
-	limit := min(downloadTime, m.limit/10)
+	limit := min(downloadTime, m.limit/downloadShare)
 	if t.Shaped, err = m.stage.download(ctx, m.front, limit); err != nil {
 		return err
 	}
