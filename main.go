@@ -21,6 +21,7 @@ type commands struct {
 	Check          check          `cmd:"" help:"Tell what is wrong with a configuration; start nothing."`
 	GenerateSecret generateSecret `cmd:"" help:"Make a secret that looks like a web site."`
 	Link           link           `cmd:"" help:"Print the links that people open to use the proxy."`
+	Shape          shape          `cmd:"" help:"Compare the proxy with the site that it looks like; grade the site."`
 	Version        showVersion    `cmd:"" help:"Print the version."`
 }
 
