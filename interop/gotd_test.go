@@ -107,14 +107,18 @@ func TestFakeDC(t *testing.T) {
 }
 
 func TestGotd(t *testing.T) {
-	for _, downlink := range []string{"pass", "reencrypt"} {
-		t.Run(downlink, func(t *testing.T) {
-			s := setStage(t, downloadSize, fmt.Sprintf("[relay]\ndownlink = %q\n", downlink))
+	for name, config := range map[string]string{
+		"pass":      noScout,
+		"reencrypt": noScout + "[relay]\ndownlink = \"reencrypt\"\n",
+		"shaped":    "",
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := setStage(t, downloadSize, config)
 			if err := exercise(t, s.dc, s.through(t, faketls(stageKey)), 'u'); err != nil {
 				t.Error(err)
 			}
 			checkConnections(t, s.dc, []int16{mainDC})
-			if names := s.front.names(); len(names) != 0 {
+			if names := s.front.names(); len(names) != 0 && name != "shaped" { // then the scout is there
 				t.Errorf("the front saw ClientHellos for %q", names)
 			}
 		})
@@ -152,7 +156,7 @@ func TestGotdManyAtOnce(t *testing.T) {
 }
 
 func TestGotdWrongSecret(t *testing.T) {
-	s := setStage(t, 0, "")
+	s := setStage(t, 0, noScout)
 	ctx, cancel := context.WithTimeout(t.Context(), clientPatience)
 	defer cancel()
 	conn, err := s.through(t, faketls(strangerKey)).Primary(ctx, mainDC, dcs.List{})

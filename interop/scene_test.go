@@ -14,6 +14,9 @@ import (
 	"mtrelay/relay/relaytest"
 )
 
+// noScout keeps the proxy from visiting its front, for tests that count who does, and leaves the downlink unshaped.
+const noScout = "[defense.doppelganger]\nenabled = false\n"
+
 // sceneKey is the key of the one secret in the tests that use a scene; its host is siteHost.
 var sceneKey = [16]byte{0x5c, 0xe4, 0xe0, 15: 0x01}
 
@@ -38,6 +41,9 @@ func (c *sceneConfig) text(t *testing.T, dc string) string {
 	}
 	if c.front == "" {
 		c.front = fmt.Sprintf("127.0.0.1:%d", freePort(t))
+	}
+	if !strings.Contains(c.tables, "[defense.doppelganger]") {
+		c.tables += "\n" + noScout
 	}
 	host, port, err := net.SplitHostPort(c.front)
 	if err != nil {

@@ -134,7 +134,7 @@ func TestTDLib(t *testing.T) {
 }
 
 func tdlibPings(t *testing.T) {
-	s := setStage(t, 0, "")
+	s := setStage(t, 0, noScout)
 	if answer := ping(t, s.addr, faketls(stageKey)); answer.Error != "" {
 		t.Errorf("pingProxy: %d %s", answer.Code, answer.Error)
 	}
@@ -145,7 +145,7 @@ func tdlibPings(t *testing.T) {
 }
 
 func tdlibIsRefused(t *testing.T) {
-	s := setStage(t, 0, "")
+	s := setStage(t, 0, noScout)
 	if answer := ping(t, s.addr, faketls(strangerKey)); answer.Error == "" {
 		t.Error("pingProxy succeeded")
 	}
