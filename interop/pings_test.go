@@ -16,7 +16,7 @@ func TestTDLibPings(t *testing.T) {
 		return
 	}
 	const pings = 40
-	s := setStage(t, 0, "")
+	s := setStage(t, 0, noScout)
 	answers := pingAtOnce(t, s.addr, faketls(stageKey), pings)
 	if len(answers) != pings {
 		t.Errorf("%d answers to %d pings", len(answers), pings)
