@@ -78,7 +78,8 @@ func captured(t *testing.T, file string) greeting {
 	if err := errors.Join(err1, err2, err3); err != nil {
 		t.Fatalf("%s: %v", file, err)
 	}
-	return greeting{filepath.Base(file), [16]byte(secret[1:]), string(secret[17:]), clock.Unix(wall), func() []byte { return hello }}
+	write := func() []byte { return hello }
+	return greeting{filepath.Base(file), [16]byte(secret[1:]), string(secret[17:]), clock.Unix(wall), write}
 }
 
 // gate returns a gate for the greeting's secret.
@@ -103,9 +104,9 @@ func (g *greeting) answer(t *testing.T, gate *tlsfront.Gate, hello []byte, recor
 
 // paths are values of the MSS: unknown; the least that leaves room for any answer; what tunnels, IPv6's least MTU,
 // mobile networks, Ethernet, jumbo frames and loopback have. Every one around the end of a hybrid ServerHello, which
-// is at 1,215, or at half or a third of it.
-var paths = append([]int{0, 138, 216, 256, 500, 536, 1000, 1024, 1100, 1200, 1208, 1240, 1300, 1348, 1360, 1388, 1400, 1440,
-	1448, 1460, 8948, 16344, 32741, 65483}, around(1220, 1220/2, 1220/3, 1220/4)...)
+// is at 1,215, and around a half, a third and a quarter of it.
+var paths = append([]int{0, 138, 216, 256, 500, 536, 1000, 1024, 1100, 1200, 1208, 1240, 1300, 1348, 1360, 1388, 1400,
+	1440, 1448, 1460, 8948, 16344, 32741, 65483}, around(1220, 1220/2, 1220/3, 1220/4)...)
 
 func around(middles ...int) (all []int) {
 	for _, m := range middles {
