@@ -132,8 +132,10 @@ func TestCutGotd(t *testing.T) {
 		s := setStage(t, n, "")
 		through := *s
 		through.addr = startCutter(t, s.addr, piece).addr()
-		err := connectGotd(t, s.dc, through.through(t, faketls(stageKey)), nil, func(ctx context.Context, client *telegram.Client) error {
-			return errors.Join(fetchWhole(ctx, s.dc, client.API()), saveOnePart(ctx, s.dc, client.API(), min(n, uploadPart)))
+		resolver := through.through(t, faketls(stageKey))
+		err := connectGotd(t, s.dc, resolver, nil, func(ctx context.Context, client *telegram.Client) error {
+			api := client.API()
+			return errors.Join(fetchWhole(ctx, s.dc, api), saveOnePart(ctx, s.dc, api, min(n, uploadPart)))
 		})
 		if err != nil {
 			t.Error(err)

@@ -3,6 +3,7 @@ package tlsfront
 import (
 	"hash/maphash"
 	"math/bits"
+	"slices"
 	"sync"
 	"time"
 	"unsafe"
@@ -17,6 +18,10 @@ const (
 
 	replayShards    = 16   // loops meet here at each accepted hello; so many hardly ever wait
 	minShardEntries = 1024 // fewer would leave too uneven shards
+
+	// firstShardEntries is the room that a shard begins with. It doubles when that is used up: a proxy for a few friends
+	// needs a few KB, and whatever lies on the heap also raises the garbage that the collector allows.
+	firstShardEntries = 64
 )
 
 // Replay remembers the hellos that were accepted, exactly, so that none works twice. Safe for concurrent use.
@@ -25,7 +30,7 @@ const (
 // it. It is forgotten only when its room is needed, the oldest first: the stamp is not covered by the digest, so whoever
 // recorded a hello can give it a fresh stamp later, and only this memory tells.
 //
-// The memory has a fixed size. When it is full of hellos whose window has not passed, new ones are refused: to forget
+// The memory grows up to a fixed size. When it is full of hellos whose window has not passed, new ones are refused: to forget
 // one would let it work again, and nobody without a secret can fill the memory. Full means one shard of 16 is (one of
 // one when there are few entries); hellos spread evenly, so that happens from about nine tenths on.
 type Replay struct {
@@ -33,6 +38,7 @@ type Replay struct {
 	started clock.Unix
 	seed    maphash.Seed
 	shards  []replayShard
+	most    int // entries of a shard
 }
 
 type replayShard struct {
@@ -62,10 +68,9 @@ func NewReplay(window time.Duration, started clock.Unix, maxEntries int) *Replay
 		seed:    maphash.MakeSeed(),
 		shards:  make([]replayShard, shards),
 	}
-	size := max(1, maxEntries/shards)
+	r.most = max(1, maxEntries/shards)
 	for i := range r.shards {
-		r.shards[i].entries = make([]replayEntry, size)
-		r.shards[i].table = make([]uint32, 1<<bits.Len(uint(2*size-1)))
+		r.shards[i].grow(r, min(r.most, firstShardEntries))
 	}
 	return r
 }
@@ -82,11 +87,16 @@ func (r *Replay) Len() int {
 	return n
 }
 
-// Size returns the bytes that the memory takes, full or empty.
+// Size returns the bytes that the memory takes now.
 func (r *Replay) Size() int {
-	s := &r.shards[0]
-	one := len(s.entries)*int(unsafe.Sizeof(replayEntry{})) + len(s.table)*4
-	return len(r.shards) * (one + int(unsafe.Sizeof(replayShard{})))
+	n := 0
+	for i := range r.shards {
+		s := &r.shards[i]
+		s.mu.Lock()
+		n += len(s.entries)*int(unsafe.Sizeof(replayEntry{})) + len(s.table)*4 + int(unsafe.Sizeof(*s))
+		s.mu.Unlock()
+	}
+	return n
 }
 
 // admit remembers a hello that passed every other check, or says why it must not be accepted. Test and set are one
@@ -102,6 +112,10 @@ func (r *Replay) admit(key [replayKeyLen]byte, stamp uint32, wall clock.Unix) Re
 	slot, found := s.find(&key, hash)
 	if found {
 		return ReasonReplay
+	}
+	if s.n == len(s.entries) && s.n < r.most {
+		s.grow(r, min(2*s.n, r.most))
+		slot, _ = s.find(&key, hash)
 	}
 	if s.n == len(s.entries) {
 		if oldest := &s.entries[s.first]; int64(oldest.stamp)+r.window >= int64(wall) {
@@ -151,4 +165,16 @@ func (s *replayShard) forgetOldest(r *Replay) {
 	s.table[gap] = 0
 	s.first = (s.first + 1) % len(s.entries)
 	s.n--
+}
+
+// grow moves the entries to a ring of size n, the oldest first.
+func (s *replayShard) grow(r *Replay, n int) {
+	old := slices.Concat(s.entries[s.first:], s.entries[:s.first])[:s.n]
+	s.entries, s.first = make([]replayEntry, n), 0
+	s.table = make([]uint32, 1<<bits.Len(uint(2*n-1)))
+	for i := range old {
+		s.entries[i] = old[i]
+		slot, _ := s.find(&old[i].key, r.hash(&old[i].key))
+		s.table[slot] = uint32(i) + 1
+	}
 }

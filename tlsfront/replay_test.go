@@ -122,19 +122,34 @@ func TestReplayConcurrent(t *testing.T) {
 	}
 }
 
+// TestReplaySize: it begins small, grows to the room it was given, and forgets nothing on the way.
 func TestReplaySize(t *testing.T) {
-	for _, n := range []int{0, 1, 2, 1000, 20_000, 37_449, 1 << 20} {
-		r := NewReplay(tolerance, now, n)
-		room := 0
-		for i := range r.shards {
-			s := &r.shards[i]
-			room += len(s.entries)
-			if len(s.table) < 2*len(s.entries) {
-				t.Errorf("%d entries: a table of %d slots for %d", n, len(s.table), len(s.entries))
+	for _, most := range []int{0, 1, 2, 1000, 20_000, 37_449} {
+		r := NewReplay(tolerance, now, most)
+		if r.Size() > len(r.shards)*(firstShardEntries*ReplayEntryLen+128) {
+			t.Errorf("%d entries: %d bytes at first", most, r.Size())
+		}
+		admitted := uint64(0)
+		for n := uint64(0); ; n++ {
+			key := replayKey(n)
+			if r.admit(key, uint32(now), now) == ReasonReplayMemoryFull {
+				break
+			}
+			admitted++
+			if n%97 == 0 && r.admit(replayKey(n/2), uint32(now), now) != ReasonReplay {
+				t.Fatalf("%d entries: hello %d is forgotten after %d", most, n/2, n)
 			}
 		}
-		if n := max(n, 1); room > n || room < n-replayShards || r.Size() > n*ReplayEntryLen+1024+replayShards*128 {
-			t.Errorf("%d entries: room for %d in %d bytes", n, room, r.Size())
+		if most := uint64(max(most, 1)); admitted > most || admitted < most*8/10 {
+			t.Errorf("%d entries: full after %d", most, admitted)
+		}
+		for i := range r.shards {
+			if s := &r.shards[i]; len(s.table) < 2*len(s.entries) {
+				t.Errorf("%d entries: a table of %d slots for %d", most, len(s.table), len(s.entries))
+			}
+		}
+		if r.Size() > max(most, 1)*ReplayEntryLen+1024+replayShards*128 {
+			t.Errorf("%d entries: %d bytes in the end", most, r.Size())
 		}
 	}
 }
