@@ -13,31 +13,31 @@ import (
 	"mtrelay/relay/relaytest"
 )
 
-// tap is a connection that keeps what passes it.
-type tap struct {
+// tapped is a connection that keeps what passes it.
+type tapped struct {
 	*net.TCPConn
 	hello []byte // written first
 	got   []byte // read
 }
 
-func dialTapped(t *testing.T, addr string, control func(network, address string, c syscall.RawConn) error) *tap {
+func dialTapped(t *testing.T, addr string, control func(network, address string, c syscall.RawConn) error) *tapped {
 	t.Helper()
 	d := net.Dialer{Control: control}
 	conn, err := d.DialContext(t.Context(), "tcp", addr)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &tap{TCPConn: conn.(*net.TCPConn)}
+	return &tapped{TCPConn: conn.(*net.TCPConn)}
 }
 
-func (c *tap) Write(p []byte) (int, error) {
+func (c *tapped) Write(p []byte) (int, error) {
 	if c.hello == nil {
 		c.hello = bytes.Clone(p)
 	}
 	return c.TCPConn.Write(p)
 }
 
-func (c *tap) Read(p []byte) (int, error) {
+func (c *tapped) Read(p []byte) (int, error) {
 	n, err := c.TCPConn.Read(p)
 	c.got = append(c.got, p[:n]...)
 	return n, err
@@ -77,7 +77,7 @@ func TestEveryAppReadsTheRelay(t *testing.T) {
 
 // converse has a client ask for every one of the answers, wait for it and check it, and then for the end. It returns
 // what passed and the length of the reply to the hello.
-func converse(t *testing.T, s *scene) (conn *tap, reply int) {
+func converse(t *testing.T, s *scene) (conn *tapped, reply int) {
 	t.Helper()
 	job := s.onDC(func(c *relaytest.DCConn) error {
 		for i, n := range answers {

@@ -99,7 +99,7 @@ func (g *greeting) answer(t *testing.T, gate *tlsfront.Gate, hello []byte, recor
 	if v := gate.Judge(&h, raw, g.wall, 1); v != tlsfront.Accepted {
 		t.Fatalf("%s in %d records: %v, %v", g.name, records, v, h.Reason())
 	}
-	return gate.AppendReply(nil, &h, raw, mss)
+	return gate.AppendReply(nil, &h, raw, mss, nil)
 }
 
 // paths are values of the MSS: unknown; the least that leaves room for any answer; what tunnels, IPv6's least MTU,
