@@ -90,7 +90,7 @@ func TestShapeOfDownloads(t *testing.T) {
 	for _, f := range fronts {
 		t.Run(f.name, func(t *testing.T) {
 			p := startShaped(t, f.addr, faithful("/4k", "/64k", "/1m", "/20m"))
-			p.learned(t, 2)
+			p.learned(t, raidRepeats)
 			for _, path := range []string{"no path", "path"} {
 				frontAddr, proxyAddr := f.addr, p.addr
 				if path == "path" {

@@ -9,6 +9,7 @@ import (
 	mrand "math/rand/v2"
 	"net/http"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -92,25 +93,53 @@ func streamFront(t *testing.T, s *site, proto string) shapeFront {
 const shapeDC = 2
 
 // startShaped runs a proxy that is to look like what is served at front. config is the table of the doppelganger.
-func startShaped(t *testing.T, front, config string) *scene {
+func startShaped(t *testing.T, front, config string, top ...string) *scene {
 	t.Helper()
-	s := startScene(t, sceneConfig{top: "debug = true", front: front, tables: "[defense.doppelganger]\n" + config})
+	s := startScene(t, sceneConfig{front: front, top: strings.Join(top, "\n"), tables: "[defense.doppelganger]\n" + config})
 	s.mu.Lock()
 	s.work[shapeDC] = serveOrders
 	s.mu.Unlock()
 	return s
 }
 
-// learned waits until the proxy has used the looks of so many raids. The first raid gives two, a first one early.
-func (s *scene) learned(t *testing.T, looks int) {
+// raidRepeats is how often a raid of these tests looks at everything.
+const raidRepeats = 3
+
+// learned waits until the proxy has seen all that its first raid shows. It tells of a first part early, of at most two
+// connections as long as one brings 8 MiB.
+func (s *scene) learned(t *testing.T, repeats int) {
 	t.Helper()
 	until(t, func() (bool, string) {
-		n := strings.Count(s.output.String(), "sessions look like the front now")
-		return n >= looks, fmt.Sprintf("%d looks at the front", n)
+		n := metric(t, s.proxy, `mtrelay_front_look_observed{front="`+siteHost+`",what="connections"}`)
+		return n >= repeats, fmt.Sprintf("the front was seen by %d connections", n)
 	})
+}
+
+// metric returns a value of /metrics, 0 when it is not there.
+func metric(t *testing.T, p *proxy, name string) int {
+	t.Helper()
+	resp, err := http.Get(p.stats + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	page, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(page)) {
+		if value, ok := strings.CutPrefix(line, name+" "); ok {
+			n, err := strconv.Atoi(strings.TrimSpace(value))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return n
+		}
+	}
+	return 0
 }
 
 // faithful is a table for learning files, with gaps as long as the front's.
 func faithful(files ...string) string {
-	return fmt.Sprintf("urls = %s\nrepeats-per-raid = 3\nmin-rate = \"0b\"\n", list(files))
+	return fmt.Sprintf("urls = %s\nrepeats-per-raid = %d\nmin-rate = \"0b\"\n", list(files), raidRepeats)
 }

@@ -27,9 +27,9 @@ type wireRecord struct {
 // alertRecord is the payload of an encrypted alert.
 const alertRecord = 19
 
-// A tap is a TCP connection that an observer watches. It is all that the observer has: the same code for a site's visitor and
+// A wiretap is a TCP connection that an observer watches. It is all that the observer has: the same code for a site's visitor and
 // for a client of the proxy. Bytes are read and their time is taken at once, whenever whoever uses the connection takes them.
-type tap struct {
+type wiretap struct {
 	*net.TCPConn
 	began time.Time
 
@@ -54,21 +54,21 @@ type ask struct {
 }
 
 // tapOn watches a new connection to addr.
-func tapOn(ctx context.Context, addr string) (*tap, error) {
+func tapOn(ctx context.Context, addr string) (*wiretap, error) {
 	began := time.Now()
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "tcp", addr)
 	if err != nil {
 		return nil, err
 	}
-	w := &tap{TCPConn: conn.(*net.TCPConn), began: began, finished: -1, done: make(chan struct{})}
+	w := &wiretap{TCPConn: conn.(*net.TCPConn), began: began, finished: -1, done: make(chan struct{})}
 	w.came.L = &w.mu
 	w.SetDeadline(began.Add(2 * patience))
 	go w.pump()
 	return w, nil
 }
 
-func (w *tap) pump() {
+func (w *wiretap) pump() {
 	defer close(w.done)
 	buf := make([]byte, 256<<10)
 	for {
@@ -80,7 +80,7 @@ func (w *tap) pump() {
 	}
 }
 
-func (w *tap) note(p []byte, err error) {
+func (w *wiretap) note(p []byte, err error) {
 	at := time.Since(w.began)
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -107,7 +107,7 @@ func (w *tap) note(p []byte, err error) {
 	w.came.Broadcast()
 }
 
-func (w *tap) Read(p []byte) (int, error) {
+func (w *wiretap) Read(p []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for w.queue.Len() == 0 {
@@ -120,7 +120,7 @@ func (w *tap) Read(p []byte) (int, error) {
 }
 
 // Write notes when the client's first encrypted record leaves: there the handshake ends.
-func (w *tap) Write(p []byte) (int, error) {
+func (w *wiretap) Write(p []byte) (int, error) {
 	if bytes.Contains(p[:min(len(p), 12)], []byte{23, 3, 3}) {
 		w.mu.Lock()
 		if w.finished < 0 {
@@ -132,9 +132,9 @@ func (w *tap) Write(p []byte) (int, error) {
 }
 
 // Close ends the client's side; what the server does then is still watched.
-func (w *tap) Close() error { return w.TCPConn.CloseWrite() }
+func (w *wiretap) Close() error { return w.TCPConn.CloseWrite() }
 
-func (w *tap) asking() {
+func (w *wiretap) asking() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.asks = append(w.asks, ask{time.Since(w.began), len(w.down)})
@@ -153,7 +153,7 @@ type download struct {
 }
 
 // result closes the connection, after the server has had its time to do so.
-func (w *tap) result() (d download) {
+func (w *wiretap) result() (d download) {
 	w.CloseWrite()
 	select {
 	case <-w.done:
@@ -223,7 +223,7 @@ func visitFront(ctx context.Context, addr, name string, proto string, who ender)
 	return w.result(), err
 }
 
-func getFrom(ctx context.Context, w *tap, secure *tls.Conn, name string, who ender) error {
+func getFrom(ctx context.Context, w *wiretap, secure *tls.Conn, name string, who ender) error {
 	once := make(chan net.Conn, 1)
 	once <- secure
 	transport := &http.Transport{
@@ -268,10 +268,16 @@ func newOrder(n int, who ender) []byte {
 	o := make([]byte, orderLen)
 	binary.BigEndian.PutUint64(o, uint64(n))
 	if who == serverEnds {
-		o[8] = 1
+		o[8] = thenCloses
 	}
 	return o
 }
+
+// What the DC does, in byte 8 of an order.
+const (
+	thenCloses = 1
+	endlessly  = 2 // and without the cost of content: zeros that nobody encrypts
+)
 
 // serveOrders is that DC.
 func serveOrders(c *relaytest.DCConn) {
@@ -280,10 +286,18 @@ func serveOrders(c *relaytest.DCConn) {
 		if _, err := io.ReadFull(c, o); err != nil {
 			return
 		}
-		if relaytest.SendPattern(c, seedDown, int64(binary.BigEndian.Uint64(o))) != nil {
+		n := int64(binary.BigEndian.Uint64(o))
+		if o[8] == endlessly {
+			for buf := make([]byte, 256<<10); ; {
+				if _, err := c.Conn.Write(buf); err != nil {
+					return
+				}
+			}
+		}
+		if relaytest.SendPattern(c, seedDown, n) != nil {
 			return
 		}
-		if o[8] == 1 {
+		if o[8] == thenCloses {
 			c.CloseWrite()
 			io.Copy(io.Discard, c)
 			return
