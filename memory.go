@@ -27,11 +27,13 @@ func tuneMemory() {
 }
 
 // tidyMemory collects and gives free memory back to the system, twice a minute at most, when something worth it was
-// allocated. What is allocated without pause (handshakes) makes it a steady 0.05 % of a core.
+// allocated, and once more after that: what was in use in the midst of a burst is not when it is over. What is allocated without pause (handshakes) makes it a steady 0.05 % of a core.
 func tidyMemory() {
-	last := allocated()
+	last, busy := allocated(), false
 	for range time.Tick(tidyEvery) {
-		if allocated()-last >= tidyFrom {
+		wasBusy := busy
+		busy = allocated()-last >= tidyFrom
+		if busy || wasBusy {
 			debug.FreeOSMemory()
 			last = allocated()
 		}

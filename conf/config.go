@@ -139,7 +139,6 @@ func defaults() Config {
 				Drain:     10 * time.Second,
 			},
 			KeepAlive:    KeepAlive{Idle: 15 * time.Second, Interval: 15 * time.Second, Count: 9},
-			UserTimeout:  2 * time.Minute,
 			NotSentLowat: 128 << 10,
 			WindowClamp:  2 << 20,
 		},

@@ -1,13 +1,14 @@
 // Package chunk holds bytes that must outlive the call that brought them: what a kernel did not take
-// yet, what a stranger has said so far. They live in pooled 4 KiB chunks, so that an idle connection
+// yet, what a stranger has said so far. They live in pooled chunks of 4 KiB, so that an idle connection
 // owns none and a stalled one owns no more than it needs.
 //
 // Nothing here is safe for concurrent use: a pool and all that is taken from it belong to one loop.
 package chunk
 
-// Size is what one chunk costs, its header included: 4 KiB, which is one page and one of Go's size
-// classes, so that no slack is paid for beside it.
-const Size = 4096
+// Size is what one chunk takes, its header included. With the 8 bytes that Go puts before objects of this
+// size which hold pointers it fills the size class of 4 KiB; a chunk of 4,096 bytes would cost 4,864, in
+// spans of which a few survivors of a burst pin much.
+const Size = 4096 - 8
 
 // Cap is the number of bytes that a chunk holds.
 const Cap = Size - headerSize
@@ -42,9 +43,9 @@ func (c *Chunk) Fill(n int) {
 // drop removes n bytes from the front of the filled part.
 func (c *Chunk) drop(n int) { c.lo += uint16(n) }
 
-// maxFree bounds the free list of one loop (1 MiB): beyond it chunks go to the garbage collector, so
+// maxFree bounds the free list of one loop (256 KiB): beyond it chunks go to the garbage collector, so
 // that the memory of a burst comes back.
-const maxFree = 256
+const maxFree = 64
 
 // A Pool hands out chunks and keeps returned ones for the next caller. The zero value is ready.
 type Pool struct {
