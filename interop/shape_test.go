@@ -3,13 +3,14 @@ package interop
 import (
 	"context"
 	"fmt"
-	"os"
 	"runtime"
 	"slices"
 	"sort"
 	"strings"
 	"testing"
 	"time"
+
+	"mtrelay/relay/relaytest"
 )
 
 // longShapes in the environment asks for the fronts and sizes that take minutes.
@@ -66,41 +67,54 @@ func sampleOf(downloads []download) (s sample) {
 	return s
 }
 
-// batch is how many downloads of a size are made.
+// batch is how many downloads of a size are made: a thousand records and, where downloads have several, a thousand gaps.
 type batch struct {
-	name  string
-	times int
+	name                 string
+	times                int
+	streamed             int  // by the front whose records are shorter
+	overPath, streamedBy bool // also in the short run: over the path; from that front
 }
 
-// batches gives a thousand records and, where the downloads have several, a thousand gaps. Responses of nginx are fewest.
-var batches = []batch{{"4k", 340}, {"64k", 260}, {"1m", 17}, {"20m", 2}}
+var batches = []batch{{"4k", 340, 340, true, true}, {"64k", 260, 70, false, true}, {"1m", 17, 6, true, true}, {"20m", 1, 1, true, false}}
 
-func TestShapeOfDownloads(t *testing.T) {
+// TestShape measures what an observer can tell, and what looking alike costs.
+func TestShape(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(16)) // nobody here may wait for somebody else's goroutine
-	s := shapeFiles(t)
-	fronts := []shapeFront{nginxFront(t, s, "http/1.1"), goFilesFront(t, s, "http/1.1"), streamFront(t, s, "http/1.1")}
-	if os.Getenv(longShapes) != "" {
-		fronts = append(fronts, nginxFront(t, s, "h2"), goFilesFront(t, s, "h2"), streamFront(t, s, "h2"))
-	} else {
-		t.Logf("SHORT: fronts by HTTP/2 are not compared; %s=1 does", longShapes)
+	s := setShapeStage(t)
+	if !s.long {
+		t.Logf("SHORT: no HTTP/2, few comparisons over the path, no 20 MB in chunks, fewer idle sessions; %s=1 does all", longShapes)
 	}
-	if only := os.Getenv("INTEROP_SHAPE_FRONT"); only != "" {
-		fronts = slices.DeleteFunc(fronts, func(f shapeFront) bool { return !strings.Contains(f.name, only) })
-	}
-	for _, f := range fronts {
+	for i, f := range s.fronts {
 		t.Run(f.name, func(t *testing.T) {
-			p := startShaped(t, f.addr, faithful("/4k", "/64k", "/1m", "/20m"))
-			p.learned(t, raidRepeats)
-			for _, path := range []string{"no path", "path"} {
-				frontAddr, proxyAddr := f.addr, p.addr
-				if path == "path" {
-					frontAddr, proxyAddr = lengthen(t, f.addr), lengthen(t, p.addr)
-				}
-				for _, c := range batches {
-					t.Run(path+"/"+c.name, func(t *testing.T) { compare(t, f, frontAddr, proxyAddr, c, path == "path") })
-				}
-			}
+			t.Run("no path", func(t *testing.T) { s.compareAll(t, i, false) })
+			t.Run("path", func(t *testing.T) { s.compareAll(t, i, true) })
+			t.Run("classifier", func(t *testing.T) { s.classify(t, i) })
+			t.Run("endings", func(t *testing.T) { s.listEndings(t, i) })
 		})
+	}
+	t.Run("speed", s.speed)
+	t.Run("idle", s.idle)
+	t.Run("stall", s.stall)
+	if s.long {
+		t.Run("behind a slow DC", s.behindSlowDC)
+	}
+}
+
+// compareAll compares one front's downloads of all sizes.
+func (s *shapeStage) compareAll(t *testing.T, front int, path bool) {
+	f := s.fronts[front]
+	frontAddr, proxyAddr := f.addr, s.like[front].addr
+	if path {
+		frontAddr, proxyAddr = lengthen(t, frontAddr), lengthen(t, proxyAddr)
+	}
+	for _, b := range batches {
+		if !s.long && (path && !b.overPath || f.slow && !b.streamedBy || path && front == 1) {
+			continue
+		}
+		if f.slow {
+			b.times = b.streamed
+		}
+		t.Run(b.name, func(t *testing.T) { compare(t, f, frontAddr, proxyAddr, b, path) })
 	}
 }
 
@@ -108,7 +122,7 @@ func TestShapeOfDownloads(t *testing.T) {
 func compare(t *testing.T, f shapeFront, frontAddr, proxyAddr string, c batch, path bool) {
 	atOnce := f.atOnce
 	if path {
-		atOnce = max(atOnce, min(24, c.times/12))
+		atOnce = max(atOnce, min(24, c.times/6))
 	}
 	began := time.Now()
 	visit := func(ctx context.Context, i int) (download, error) {
@@ -215,4 +229,53 @@ func histograms(unit string, front, ours, cells []int) string {
 		low = high + 1
 	}
 	return b.String()
+}
+
+// behindSlowDC states, and does not judge, what becomes of the sizes when the DC is what limits a download: then the
+// proxy finds less than a record, and nothing waits to fill one.
+func (s *shapeStage) behindSlowDC(t *testing.T) {
+	f := s.fronts[0]
+	dc, err := relaytest.ListenDC("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dc.Serve(serveOrders)
+	t.Cleanup(func() { dc.Close() })
+	p := startScene(t, sceneConfig{
+		front: f.addr, dcs: []string{lengthen(t, dc.Addr())}, tables: "[defense.doppelganger]\n" + faithful("/64k", "/1m"),
+	})
+	p.learned(t, raidRepeats)
+	for _, b := range []batch{{name: "64k", times: 60}, {name: "1m", times: 10}} {
+		front := collect(t, b.times, 1, func(ctx context.Context, i int) (download, error) {
+			return visitFront(ctx, f.addr, b.name, f.proto, clientEnds)
+		})
+		ours := collect(t, b.times, 1, func(ctx context.Context, i int) (download, error) {
+			return visitProxy(ctx, p.addr, front[i].bytes, clientEnds)
+		})
+		a, o := sampleOf(front), sampleOf(ours)
+		t.Logf("%s: sizes %.3f, gaps %.3f\n%s", b.name, ks(a.sizes, o.sizes), tolerant(a.gaps, o.gaps),
+			histograms("payload", a.sizes, o.sizes, sizeCells(a.sizes, o.sizes)))
+	}
+}
+
+// listEndings states how connections end, by who ends them. Telegram's clients send no close_notify.
+func (s *shapeStage) listEndings(t *testing.T, front int) {
+	f := s.fronts[front]
+	for _, who := range []ender{serverEnds, clientEnds} {
+		theirs := collect(t, 10, 1, func(ctx context.Context, _ int) (download, error) {
+			return visitFront(ctx, f.addr, "4k", f.proto, who)
+		})
+		ours := collect(t, 10, 1, func(ctx context.Context, _ int) (download, error) {
+			return visitProxy(ctx, s.like[front].addr, 4096, who)
+		})
+		t.Logf("the server ends: %v; front %s; ours %s", who == serverEnds, endsOf(theirs), endsOf(ours))
+	}
+}
+
+func endsOf(all []download) string {
+	counts := map[string]int{}
+	for _, d := range all {
+		counts[fmt.Sprintf("%s, alert %v", d.end, d.alert)]++
+	}
+	return fmt.Sprint(counts)
 }

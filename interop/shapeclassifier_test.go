@@ -5,8 +5,6 @@ import (
 	"context"
 	"math"
 	mrand "math/rand/v2"
-	"os"
-	"runtime"
 	"slices"
 	"testing"
 	"time"
@@ -43,13 +41,13 @@ func (d *download) features() (f []float64) {
 	for _, limit := range []time.Duration{time.Millisecond, 5 * time.Millisecond, 20 * time.Millisecond} {
 		f = append(f, share(gaps, int(limit)))
 	}
-	return append(f, logOf(int(d.late)), flag(d.alert), flag(d.end == string(endFIN)), flag(d.end == string(endRST)))
+	return append(f, logOf(int(d.late)), yes(d.alert), yes(d.end == string(endFIN)), yes(d.end == string(endRST)))
 }
 
 // logOf makes of times below the millisecond one: those are the machine's.
 func logOf(ns int) float64 { return math.Log(math.Max(float64(ns), 1e6)) }
 
-func flag(b bool) float64 {
+func yes(b bool) float64 {
 	if b {
 		return 1
 	}
@@ -146,42 +144,33 @@ func featuresOf(all []download) (f [][]float64) {
 	return f
 }
 
-// TestClassifier has connections of all lengths, half of them ended by the server and half by the client.
-func TestShapeClassifier(t *testing.T) {
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(16))
-	s := shapeFiles(t)
+// classify has connections of three lengths, half of them ended by the server and half by the client.
+func (s *shapeStage) classify(t *testing.T, front int) {
+	f := s.fronts[front]
 	names := []string{"4k", "64k", "1m"}
-	fronts := []shapeFront{nginxFront(t, s, "http/1.1"), goFilesFront(t, s, "http/1.1"), streamFront(t, s, "http/1.1")}
-	proxies := make([]*scene, len(fronts))
-	for i, f := range fronts { // they learn side by side
-		proxies[i] = startShaped(t, f.addr, faithful("/4k", "/64k", "/1m"))
-	}
-	for i, f := range fronts {
-		proxies[i].learned(t, raidRepeats)
-		for _, end := range []string{"server", "client", "both"} {
-			t.Run(f.name+"/ended by "+end, func(t *testing.T) {
-				if end != "both" && os.Getenv(longShapes) == "" {
-					t.Skipf("SHORT: %s=1 tells the endings apart", longShapes)
-				}
-				who := func(i int) ender { return ender(end == "server" || end == "both" && i/2%2 == 0) }
-				both := collect(t, 2*sessionsPerSide, f.atOnce, func(ctx context.Context, i int) (download, error) {
-					return visitFront(ctx, f.addr, names[i/2%3], f.proto, who(i))
-				})
-				var first, second []download
-				for i := range sessionsPerSide {
-					first, second = append(first, both[2*i]), append(second, both[2*i+1])
-				}
-				ours := collect(t, sessionsPerSide, f.atOnce, func(ctx context.Context, k int) (download, error) {
-					return visitProxy(ctx, proxies[i].addr, first[k].bytes, who(2*k))
-				})
-				a, b, o := featuresOf(first), featuresOf(second), featuresOf(ours)
-				got := accuracy(a, o)
-				t.Logf("accuracy %.3f (front itself %.3f)", got, accuracy(a, b))
-				if got > mostAccuracy {
-					t.Errorf("accuracy %.3f, more than %.2f", got, mostAccuracy)
-				}
-				telltales(t, a, o)
-			})
+	for _, end := range []string{"both", "server", "client"} {
+		if end != "both" && !s.long {
+			continue
 		}
+		t.Run("ended by "+end, func(t *testing.T) {
+			who := func(i int) ender { return ender(end == "server" || end == "both" && i/2%2 == 0) }
+			both := collect(t, 2*sessionsPerSide, f.atOnce, func(ctx context.Context, i int) (download, error) {
+				return visitFront(ctx, f.addr, names[i/2%3], f.proto, who(i))
+			})
+			var first, second []download
+			for i := range sessionsPerSide {
+				first, second = append(first, both[2*i]), append(second, both[2*i+1])
+			}
+			ours := collect(t, sessionsPerSide, f.atOnce, func(ctx context.Context, k int) (download, error) {
+				return visitProxy(ctx, s.like[front].addr, first[k].bytes, who(2*k))
+			})
+			a, b, o := featuresOf(first), featuresOf(second), featuresOf(ours)
+			got := accuracy(a, o)
+			t.Logf("accuracy %.3f (front itself %.3f)", got, accuracy(a, b))
+			if got > mostAccuracy {
+				t.Errorf("accuracy %.3f, more than %.2f", got, mostAccuracy)
+			}
+			telltales(t, a, o)
+		})
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"math"
 	mrand "math/rand/v2"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -142,4 +143,58 @@ func metric(t *testing.T, p *proxy, name string) int {
 // faithful is a table for learning files, with gaps as long as the front's.
 func faithful(files ...string) string {
 	return fmt.Sprintf("urls = %s\nrepeats-per-raid = %d\nmin-rate = \"0b\"\n", list(files), raidRepeats)
+}
+
+// A shapeStage is the fronts and proxies of TestShape. They are there all at once, so that the scouts look at the same time.
+type shapeStage struct {
+	long   bool
+	site   *site
+	fronts []shapeFront
+	like   []*scene // the proxies that look like the fronts, faithfully
+	fast   []taught // those whose speeds are compared; the first has no shape
+}
+
+// taught is a proxy with the default min-rate.
+type taught struct {
+	name  string
+	proxy *scene
+}
+
+func setShapeStage(t *testing.T) *shapeStage {
+	t.Helper()
+	files := shapeFiles(t)
+	writeFile(t, filepath.Join(files.dir, "400k"), pattern(400_000))
+	s := &shapeStage{long: os.Getenv(longShapes) != "", site: files}
+	for _, proto := range []string{"http/1.1", "h2"} {
+		if proto == "http/1.1" || s.long {
+			s.fronts = append(s.fronts, nginxFront(t, files, proto), goFilesFront(t, files, proto), streamFront(t, files, proto))
+		}
+	}
+	for _, f := range s.fronts {
+		s.like = append(s.like, startShaped(t, f.addr, faithful("/4k", "/64k", "/1m", "/20m")))
+	}
+	thinking := goFront(t, "thinking", "http/1.1", http.HandlerFunc(think), files)
+	nobody := fmt.Sprintf("127.0.0.1:%d", freePort(t))
+	const top = "loops = 1" // two share clients by a hash, seldom evenly
+	learning := func(url string) string { return fmt.Sprintf("urls = [%q]\nrepeats-per-raid = %d\n", url, raidRepeats) }
+	s.fast = []taught{
+		{"unshaped", startShaped(t, nobody, "enabled = false\n", top)},
+		{"by default", startShaped(t, nobody, "", top)},
+		{"3 KB after 150 ms", startShaped(t, thinking.addr, learning("/"), top)},
+		{"400 KB file", startShaped(t, s.fronts[0].addr, learning("/400k"), top)},
+		{"chunks with pauses", startShaped(t, s.fronts[2].addr, learning("/1m"), top)},
+	}
+	for _, p := range s.like {
+		p.learned(t, raidRepeats)
+	}
+	for _, p := range s.fast[2:] {
+		p.proxy.learned(t, raidRepeats)
+	}
+	return s
+}
+
+// think answers as a site does that has a database.
+func think(w http.ResponseWriter, _ *http.Request) {
+	time.Sleep(150 * time.Millisecond)
+	w.Write(pattern(3 << 10))
 }

@@ -7,17 +7,15 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"mtrelay/relay/relaytest"
 )
 
-const (
-	idleSessions = 1000
-	// mostPerIdle is what shaping may add to an idle session, in bytes.
-	mostPerIdle = 64
-)
+// mostPerIdle is what shaping may add to an idle session, in bytes.
+const mostPerIdle = 64
 
 // wakeups are how often the threads of the proxy were scheduled, and the time that they took.
 func (p *proxy) wakeups(t *testing.T) (switches int, cpu time.Duration) {
@@ -49,57 +47,74 @@ func (p *proxy) wakeups(t *testing.T) (switches int, cpu time.Duration) {
 	return switches, cpu
 }
 
-// idle opens sessions that have downloaded something, and so were shaped, and do nothing more. It returns the memory for each.
-func idle(t *testing.T, s *scene, n int) (perSession float64) {
+// sit opens sessions that have downloaded something, and so were shaped, and do nothing more. It returns the memory for each.
+func sit(t *testing.T, s *scene, n int) (perSession float64) {
 	t.Helper()
-	warmUp(t, s)
+	collectClients(t, s, 300) // what the process touches once
 	before := steadyRSS(t, s)
-	for range n {
-		c := s.dial(t, shapeDC)
-		c.SetDeadline(time.Now().Add(10 * patience))
-		if _, err := c.Write(newOrder(3000, clientEnds)); err != nil {
-			t.Fatal(err)
-		}
-		if err := relaytest.CheckPattern(c, seedDown, 3000); err != nil {
-			t.Fatal(err)
-		}
-	}
+	collectClients(t, s, n)
 	return float64(steadyRSS(t, s)-before) / float64(n)
 }
 
-func TestIdleShapedSessions(t *testing.T) {
-	files := shapeFiles(t)
-	stream := streamFront(t, files, "http/1.1")
-	nobody := fmt.Sprintf("127.0.0.1:%d", freePort(t))
-	plain := startShaped(t, nobody, "enabled = false\n")
-	shaped := startShaped(t, stream.addr, faithful("/64k"))
-	shaped.learned(t, raidRepeats)
-
-	off, on := idle(t, plain, idleSessions), idle(t, shaped, idleSessions)
-	t.Logf("memory of %d idle sessions, each: %.0f bytes without a shape, %.0f with one", idleSessions, off, on)
-	if on-off > mostPerIdle {
-		t.Logf("NOTE: shaping adds %.0f bytes to an idle session; pages are 4,096, so noise is some of it", on-off)
+func collectClients(t *testing.T, s *scene, n int) {
+	t.Helper()
+	errs := make([]error, n)
+	turn := make(chan struct{}, 32)
+	var wg sync.WaitGroup
+	for i := range n {
+		turn <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-turn }()
+			c, err := relaytest.Dial(t.Context(), s.addr, sceneKey, siteHost, shapeDC)
+			if err != nil {
+				errs[i] = err
+				return
+			}
+			t.Cleanup(func() { c.Close() })
+			c.SetDeadline(time.Now().Add(10 * patience))
+			_, err = c.Write(newOrder(3000, clientEnds))
+			errs[i] = errors.Join(err, relaytest.CheckPattern(c, seedDown, 3000))
+		})
 	}
-	const look = 5 * time.Second
-	restBefore, cpuBefore := plain.wakeups(t)
-	wakeBefore, usedBefore := shaped.wakeups(t)
-	time.Sleep(look) // what is measured is that nothing happens
-	restAfter, cpuAfter := plain.wakeups(t)
-	wakeAfter, usedAfter := shaped.wakeups(t)
-	rest, wakes := restAfter-restBefore, wakeAfter-wakeBefore
-	t.Logf("in %v: %d switches and %v of processor time without a shape, %d and %v with one", look, rest, cpuAfter-cpuBefore, wakes, usedAfter-usedBefore)
-	if wakes > rest+idleSessions/10 {
-		t.Errorf("%d idle sessions with a shape: %d switches, %d without", idleSessions, wakes, rest)
+	wg.Wait()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
 	}
 }
 
-// TestShapedStall: a client that stops reading costs little while its download is shaped, and gets all of it when it goes on.
-func TestShapedStall(t *testing.T) {
-	files := shapeFiles(t)
-	nginx := nginxFront(t, files, "http/1.1")
-	s := startShaped(t, nginx.addr, faithful("/64k", "/1m"))
-	s.learned(t, raidRepeats)
-	warmUp(t, s)
+// idle compares sessions that do nothing, without a shape and with one that makes pauses.
+func (s *shapeStage) idle(t *testing.T) {
+	n := 1000
+	if s.long {
+		n = 9000
+	}
+	plain, shaped := s.fast[0].proxy, s.like[2]
+	off, on := sit(t, plain, n), sit(t, shaped, n)
+	t.Logf("memory of %d idle sessions, each: %.0f bytes without a shape, %.0f with one", n, off, on)
+	if s.long && on-off > mostPerIdle {
+		t.Errorf("shaping adds %.0f bytes to an idle session", on-off)
+	}
+	const look = 3 * time.Second
+	rest, wakes := 1<<30, 1<<30
+	for range 2 { // at first the runtime tidies up
+		restBefore, cpuBefore := plain.wakeups(t)
+		wakeBefore, usedBefore := shaped.wakeups(t)
+		time.Sleep(look) // what is measured is that nothing happens
+		restAfter, cpuAfter := plain.wakeups(t)
+		wakeAfter, usedAfter := shaped.wakeups(t)
+		rest, wakes = min(rest, restAfter-restBefore), min(wakes, wakeAfter-wakeBefore)
+		t.Logf("in %v: %d switches and %v of processor time without a shape, %d and %v with one",
+			look, restAfter-restBefore, cpuAfter-cpuBefore, wakeAfter-wakeBefore, usedAfter-usedBefore)
+	}
+	if wakes > rest+100 {
+		t.Errorf("%d idle sessions with a shape: %d switches, %d without", n, wakes, rest)
+	}
+}
+
+// stall: a client that stops reading costs little while its download is shaped, and gets all of it when it goes on.
+func (stage *shapeStage) stall(t *testing.T) {
+	s := stage.like[0]
+	warmUp(t, s) // its front makes no pauses
 	before := steadyRSS(t, s)
 	st := stallDown(t, s)
 	untilStill(t, st)

@@ -208,13 +208,23 @@ const (
 	serverEnds ender = true
 )
 
-// visitFront downloads a file from a front as its visitor.
+// tcpOnly makes the closing of a TLS connection that of the TCP connection below: no close_notify, as Telegram's clients send none.
+type tcpOnly struct{ *wiretap }
+
+func (c tcpOnly) Write(p []byte) (int, error) {
+	if len(p) == 5+alertRecord {
+		return len(p), nil
+	}
+	return c.wiretap.Write(p)
+}
+
+// visitFront downloads a file from a front as its visitor, who ends a connection as a client of the proxy does.
 func visitFront(ctx context.Context, addr, name string, proto string, who ender) (download, error) {
 	w, err := tapOn(ctx, addr)
 	if err != nil {
 		return download{}, err
 	}
-	secure := tls.Client(w, &tls.Config{ServerName: siteHost, InsecureSkipVerify: true, NextProtos: []string{proto}})
+	secure := tls.Client(tcpOnly{w}, &tls.Config{ServerName: siteHost, InsecureSkipVerify: true, NextProtos: []string{proto}})
 	if err := secure.HandshakeContext(ctx); err != nil {
 		w.TCPConn.Close()
 		return download{}, err

