@@ -32,7 +32,7 @@ func imitate(ctx context.Context, c *conf.Config, server *loop.Server, counters 
 		StateDir: stateDirectory(c),
 		Log:      log,
 		Publish: func(front int, seen *scout.Look) {
-			look := &relay.Look{TLS: seen.TLS, Shape: shapeOf(seen.Shape, d)}
+			look := &relay.Look{TLS: seen.TLS, Shape: shapeOf(seen.Shape, seen.TLS != nil && len(seen.TLS.Tickets) > 0, d)}
 			server.SetLook(front, look)
 			known := lookSummary(seen, look)
 			counters.SetLook(front, known)
@@ -54,11 +54,14 @@ func sites(c *conf.Config, server *loop.Server) (list []scout.Front) {
 }
 
 // shapeOf returns the model that sessions follow; nil when it has nothing to say, so that they need not ask it.
-func shapeOf(m *doppel.Model, d *conf.Doppelganger) *doppel.Model {
+func shapeOf(m *doppel.Model, tickets bool, d *conf.Doppelganger) *doppel.Model {
 	if m == nil {
 		return nil
 	}
 	if q := m.Quality(); q.Starts == 0 && q.Steady == 0 && q.Tail == 0 && d.DRS != conf.DRSOn {
+		if tickets { // which have their lengths whatever follows
+			return doppel.Default()
+		}
 		return nil // responses of one record each: their lengths are those of pages, not a server's choice
 	}
 	return m.Scaled(d.MinRate)

@@ -33,18 +33,21 @@ func TestDRSValues(t *testing.T) {
 // TestShape: who learned nothing shapes nothing, and gaps give way to min-rate.
 func TestShape(t *testing.T) {
 	auto, faithful := &conf.Doppelganger{MinRate: 20 << 20}, &conf.Doppelganger{}
-	if shapeOf(nil, auto) != nil {
+	if shapeOf(nil, false, auto) != nil {
 		t.Error("a model of nothing")
 	}
 	page := doppel.Learn([]doppel.Trace{response(0, 0)}, doppel.DRSAuto)
-	if page == nil || shapeOf(page, auto) != nil {
+	if page == nil || shapeOf(page, false, auto) != nil {
 		t.Error("one record is a shape")
 	}
-	if forced := doppel.Learn([]doppel.Trace{response(0, 0)}, doppel.DRSOn); shapeOf(forced, &conf.Doppelganger{DRS: conf.DRSOn}) == nil {
+	if shapeOf(page, true, auto) == nil {
+		t.Error("tickets are not imitated for want of a shape")
+	}
+	if forced := doppel.Learn([]doppel.Trace{response(0, 0)}, doppel.DRSOn); shapeOf(forced, false, &conf.Doppelganger{DRS: conf.DRSOn}) == nil {
 		t.Error("drs = on is forgotten when there is nothing to learn")
 	}
 	slow := doppel.Learn([]doppel.Trace{response(40, 10*time.Millisecond)}, doppel.DRSAuto)
-	if shapeOf(slow, faithful) != slow || shapeOf(slow, auto) == slow || shapeOf(slow, auto) == nil {
+	if shapeOf(slow, false, faithful) != slow || shapeOf(slow, false, auto) == slow || shapeOf(slow, false, auto) == nil {
 		t.Error("min-rate is not followed")
 	}
 }

@@ -143,7 +143,7 @@ func (s shape) imitation(d *conf.Doppelganger, site string) rehearse.Shape {
 	}
 	return rehearse.Shape{
 		URLs: d.URLsOf(site), DRS: doppel.DRS(d.DRS), MinRate: changed.MinRate,
-		Model: func(m *doppel.Model) *doppel.Model { return shapeOf(m, &changed) },
+		Model: func(m *doppel.Model) *doppel.Model { return shapeOf(m, true, &changed) },
 	}
 }
 

@@ -112,7 +112,9 @@ func (p *Pacer) NextOf(m *Model, now clock.Time, left int, rnd *rand.Rand) (size
 	p.flags &^= ending | last
 	if p.is(tail) && left > int(p.size) { // it was not the end
 		p.flags &^= tail
+		due := p.due
 		p.draw(m, rnd)
+		p.due = due // it has waited already, and Next has said until when
 	}
 	size, due = p.Next(m, now, rnd)
 	rest := max(int(m.tail), minSize)
@@ -123,7 +125,7 @@ func (p *Pacer) NextOf(m *Model, now clock.Time, left int, rnd *rand.Rand) (size
 		p.flags |= ending
 		return left - rest, due
 	case left > size && left >= 2*minSize:
-		return left - minSize, due
+		return min(left-minSize, maxSize), due
 	}
 	p.flags |= last
 	return max(size, min(left, maxSize)), due

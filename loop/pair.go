@@ -135,6 +135,10 @@ func (p *pair) pullUpstream(s *socket, want int) int {
 		return 0
 	}
 	bufs := p.session.UpstreamBuffers(l.now, l.scratch, min(want, s.readLimit(p.client(), l.now)), avail, l.bufs[:0])
+	if len(bufs) == 0 { // the shape changed its mind
+		p.shapeDue = p.session.Due(l.now)
+		return 0
+	}
 	asked := 0
 	for _, b := range bufs {
 		asked += len(b)

@@ -156,6 +156,7 @@ func (s *Session) Upstream(now clock.Time, scratch []byte, n int, out *Out) {
 	case len(s.env.planned) > 0:
 		out.Client = s.framePlanned(scratch, n)
 	default:
+		s.tickets = noTickets // they come first, or not at all
 		out.Client = s.downlink(scratch, n)
 	}
 	s.farewell.sent += uint64(n)

@@ -29,6 +29,22 @@ func stepped() *doppel.Model {
 	return doppel.Learn(traces, doppel.DRSAuto)
 }
 
+// tailed is the shape of a site that ends each response with a record of 24 bytes, 5 ms behind the others.
+func tailed() *doppel.Model {
+	var traces []doppel.Trace
+	for i := range 20 {
+		var records []doppel.Record
+		at := 10 * time.Millisecond
+		for range 30 + i {
+			records = append(records, doppel.Record{At: at, Size: 4000})
+			at += 50 * time.Microsecond
+		}
+		records = append(records, doppel.Record{At: at + 5*time.Millisecond, Size: 24})
+		traces = append(traces, doppel.Trace{Bursts: []doppel.Burst{{Records: records}}, RTT: 100 * time.Microsecond})
+	}
+	return doppel.Learn(traces, doppel.DRSAuto)
+}
+
 // shaped is a relayed session that imitates look.
 func shaped(t *testing.T, reencrypt bool, look *Look) (*world, *telegram, oracle) {
 	w, c, dc := relayed(t, reencrypt)
@@ -110,7 +126,11 @@ func TestShapedUnderRandomSchedules(t *testing.T) {
 	bothDownlinks(t, func(t *testing.T, reencrypt bool) {
 		for seed := range uint64(50) {
 			rnd := rand.New(rand.NewPCG(seed, 7))
-			w, c, dc := shaped(t, reencrypt, &Look{Shape: stepped()})
+			shape := stepped()
+			if seed%2 == 0 {
+				shape = tailed()
+			}
+			w, c, dc := shaped(t, reencrypt, &Look{Shape: shape})
 			sent := pattern(20_000+rnd.IntN(60_000), byte(seed))
 			left := dc.encrypt(sent)
 			for len(left) > 0 || len(w.peers[Upstream].in) > 0 {

@@ -212,11 +212,15 @@ func (w *world) read(at Side) bool {
 func (w *world) readUpstream(want int) {
 	p := &w.peers[Upstream]
 	n, room := 0, 0
+	due := w.s.Due(w.now)
 	for _, buf := range w.s.UpstreamBuffers(w.now, w.scratch, want, len(p.in), make([][]byte, 0, 8)) {
 		k := copy(buf, p.in[n:])
 		n, room = n+k, room+len(buf)
 	}
-	if room > want {
+	if room == 0 {
+		w.t.Fatalf("no buffers for %d bytes, due at %d, now %d", len(p.in), due, w.now)
+	}
+	if room > want+tlsfront.MaxRecord-tlsfront.FullRecord {
 		w.t.Fatalf("buffers for %d bytes, limit %d", room, want)
 	}
 	p.in = p.in[n:]

@@ -16,7 +16,9 @@ const (
 	raidTime   = 10 * time.Minute
 	fetchBytes = 8 << 20  // of one connection, down
 	raidBytes  = 32 << 20 // of all connections of a raid, down
-	leastBytes = 64 << 10 // what is worth another fetch
+	// raidRecords bounds what is learned from: a front that sends records of a byte would make learning take seconds.
+	raidRecords = 64 << 10
+	leastBytes  = 64 << 10 // what is worth another fetch
 
 	// between is the mean rest between two connections; each rest is drawn between half and one and a half of it, and
 	// the time between raids by a tenth more or less.

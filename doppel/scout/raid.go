@@ -123,6 +123,7 @@ type raid struct {
 	findings
 	addresses []netip.AddrPort // the one in use first
 	failures  int              // in a row
+	records   int              // of the downlink, in all traces
 }
 
 // errGivenUp ends a raid on a front that keeps failing.
@@ -194,7 +195,10 @@ func (r *raid) take(f *fetched) {
 	for _, p := range f.problems {
 		r.problem(p)
 	}
-	if len(f.trace.Bursts) > 0 {
+	for _, b := range f.trace.Bursts {
+		r.records += len(b.Records)
+	}
+	if len(f.trace.Bursts) > 0 && r.records <= raidRecords {
 		r.traces = append(r.traces, f.trace)
 		r.tickets = append(r.tickets, f.tickets)
 	}

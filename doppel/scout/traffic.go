@@ -62,6 +62,10 @@ func fetch(ctx context.Context, address netip.AddrPort, serverName string, p pla
 	v.leave()
 	v.trace.Bursts, v.tickets = v.wire.trace()
 	v.bytes = v.wire.bytes()
+	if v.down {
+		v.trace.Bursts = nil
+		err = errors.New("the site behind the front is down")
+	}
 	if len(v.trace.Bursts) == 0 {
 		if err == nil {
 			err = errors.New("no response")
@@ -78,6 +82,7 @@ type visitor struct {
 	http *http.Transport
 	host string
 
+	down    bool     // a response was that of a front whose site does not answer: nothing to learn from
 	largest *url.URL // of those fetched
 	most    int      // its response's bytes, on the wire
 }
@@ -218,6 +223,9 @@ func (v *visitor) get(ctx context.Context, u *url.URL, read bool) (reply, error)
 		if l, err := u.Parse(resp.Header.Get("Location")); err == nil {
 			r.location = l
 		}
+	}
+	if resp.StatusCode >= 500 || resp.StatusCode == http.StatusTooManyRequests {
+		v.down = true
 	}
 	if resp.StatusCode >= 400 {
 		v.problem("%s answers with status %d", u, resp.StatusCode)

@@ -180,7 +180,7 @@ func (w *wire) ask() {
 func (w *wire) Put(string, *tls.ClientSessionState) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.handed > 0 {
+	if w.handed > 0 && w.handed <= len(w.down) { // else it is behind the records that are kept
 		w.down[w.handed-1].ticket = true
 	}
 }
