@@ -2,6 +2,7 @@ package relay
 
 import (
 	"bytes"
+	"encoding/json"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -29,20 +30,22 @@ func stepped() *doppel.Model {
 	return doppel.Learn(traces, doppel.DRSAuto)
 }
 
-// tailed is the shape of a site that ends each response with a record of 24 bytes, 5 ms behind the others.
-func tailed() *doppel.Model {
-	var traces []doppel.Trace
-	for i := range 20 {
-		var records []doppel.Record
-		at := 10 * time.Millisecond
-		for range 30 + i {
-			records = append(records, doppel.Record{At: at, Size: 4000})
-			at += 50 * time.Microsecond
-		}
-		records = append(records, doppel.Record{At: at + 5*time.Millisecond, Size: 24})
-		traces = append(traces, doppel.Trace{Bursts: []doppel.Burst{{Records: records}}, RTT: 100 * time.Microsecond})
+// tailed is the shape, as it is stored, of a site whose records of 4000 wait 5 ms each and which ends a response with one
+// of 24 bytes that waits, too.
+func tailed(t *testing.T) *doppel.Model {
+	const waits = 1 << 15 // in a stored step
+	gaps := slices.Repeat([]int{5e6}, 129)
+	stored, err := json.Marshal(map[string]any{
+		"version": 1, "steady": []int{4000 | waits, 4000 | waits}, "steady_gaps": gaps, "start_gaps": gaps, "tail": 24, "tail_waited": 1 << 16,
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
-	return doppel.Learn(traces, doppel.DRSAuto)
+	m := new(doppel.Model)
+	if err := json.Unmarshal(stored, m); err != nil {
+		t.Fatal(err)
+	}
+	return m
 }
 
 // shaped is a relayed session that imitates look.
@@ -128,7 +131,7 @@ func TestShapedUnderRandomSchedules(t *testing.T) {
 			rnd := rand.New(rand.NewPCG(seed, 7))
 			shape := stepped()
 			if seed%2 == 0 {
-				shape = tailed()
+				shape = tailed(t)
 			}
 			w, c, dc := shaped(t, reencrypt, &Look{Shape: shape})
 			sent := pattern(20_000+rnd.IntN(60_000), byte(seed))
