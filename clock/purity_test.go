@@ -14,7 +14,7 @@ import (
 )
 
 // pure lists the packages that calculate and run no errands, as directories seen from this one.
-var pure = []string{".", "../tlsfront", "../relay", "../relay/chunk", "../doppel"}
+var pure = []string{".", "../tlsfront", "../relay", "../relay/chunk", "../doppel", "../doppel/compare"}
 
 // forbiddenImports maps an import path, which stands for everything below it too, to why a pure package
 // must do without.
