@@ -3,6 +3,7 @@ package interop
 import (
 	"context"
 	"fmt"
+	"os"
 	"runtime"
 	"slices"
 	"sort"
