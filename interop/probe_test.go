@@ -360,5 +360,6 @@ port = %s
 
 [dc]
 "*" = ["127.0.0.1:9"] # nothing is relayed here
-`, probeKey, siteHost, addr, port)
+
+%s`, probeKey, siteHost, addr, port, noScout)
 }

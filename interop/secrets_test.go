@@ -29,6 +29,7 @@ func TestThousandSecrets(t *testing.T) {
 	for i := range secrets {
 		fmt.Fprintf(&config, "person%d = \"ee%x%x\"\n", i, key(i), host(i))
 	}
+	config.WriteString(noScout)
 	p := startProxy(t, config.String())
 	t.Cleanup(func() { dc.Close() })
 	front.forget()
