@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -75,9 +76,9 @@ func fakeDC(t testing.TB, handle func(*relaytest.DCConn)) *relaytest.DC {
 	return dc
 }
 
-// fakeFront serves every connection with handle until the test ends, and returns its address. The first
-// one is the self-probe of the proxy that is started with it.
-func fakeFront(t testing.TB, handle func(*net.TCPConn)) string {
+// listenTCP serves every connection with handle, each in a goroutine of its own, until the test ends, and returns
+// its address.
+func listenTCP(t testing.TB, handle func(*net.TCPConn)) string {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -85,14 +86,10 @@ func fakeFront(t testing.TB, handle func(*net.TCPConn)) string {
 	}
 	t.Cleanup(func() { ln.Close() })
 	go func() {
-		for first := true; ; first = false {
+		for {
 			c, err := ln.Accept()
 			if err != nil {
 				return
-			}
-			if first {
-				c.Close()
-				continue
 			}
 			go func() {
 				defer c.Close()
@@ -101,6 +98,18 @@ func fakeFront(t testing.TB, handle func(*net.TCPConn)) string {
 		}
 	}()
 	return ln.Addr().String()
+}
+
+// fakeFront is listenTCP but for the first connection: that is the self-probe of the proxy that is started with it, and
+// is closed at once.
+func fakeFront(t testing.TB, handle func(*net.TCPConn)) string {
+	t.Helper()
+	var probed atomic.Bool
+	return listenTCP(t, func(c *net.TCPConn) {
+		if probed.Swap(true) {
+			handle(c)
+		}
+	})
 }
 
 func echoFront(c *net.TCPConn) { io.Copy(c, c) }

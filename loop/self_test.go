@@ -55,7 +55,7 @@ func TestFrontThatIsTheProxy(t *testing.T) {
 // TestFrontThatLeadsBack: a forwarder stands between, so no address tells.
 func TestFrontThatLeadsBack(t *testing.T) {
 	free := refusing(t)
-	forwarder := fakeForwarder(t, free.String())
+	forwarder := listenTCP(t, func(c *net.TCPConn) { forward(c, free.String()) })
 	o := options("127.0.0.1:1", forwarder)
 	o.Listen = []netip.AddrPort{free}
 	before := openDescriptors(t)
@@ -90,26 +90,6 @@ func TestFrontThatLeadsBackLater(t *testing.T) {
 	await(t, "all is quiet again", func() bool { return s.Clients() == 0 && s.fronted.taken.Load() == 0 })
 }
 
-// fakeForwarder passes connections on to the address to, the first one too, and returns its own.
-func fakeForwarder(t *testing.T, to string) string {
-	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { ln.Close() })
-	go func() {
-		for {
-			c, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			go forward(c.(*net.TCPConn), to)
-		}
-	}()
-	return ln.Addr().String()
-}
-
 func forward(c *net.TCPConn, to string) {
 	defer c.Close()
 	up, err := net.Dial("tcp", to)
@@ -124,25 +104,13 @@ func forward(c *net.TCPConn, to string) {
 // TestCopyOfAProbe: whoever saw the proxy probe its front and sends the same hello is shown the front.
 func TestCopyOfAProbe(t *testing.T) {
 	hellos := make(chan []byte, 10)
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { ln.Close() })
-	go func() {
-		for {
-			c, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			b := make([]byte, 4096)
-			n, _ := c.Read(b)
-			hellos <- b[:n]
-			c.Write([]byte("alert"))
-			c.Close()
-		}
-	}()
-	s := serve(t, options("127.0.0.1:1", ln.Addr().String()))
+	front := listenTCP(t, func(c *net.TCPConn) {
+		b := make([]byte, 4096)
+		n, _ := c.Read(b)
+		hellos <- b[:n]
+		c.Write([]byte("alert"))
+	})
+	s := serve(t, options("127.0.0.1:1", front))
 	probe := <-hellos
 	v := visit(t, s)
 	v.Write(probe)
