@@ -12,6 +12,9 @@ const (
 	// smaller one gives us away, so none is made by cutting; what the DC itself sends alone (quick acks
 	// of 4 bytes) has to go as it is.
 	MinRecord = 1 + 1 + 16
+	// emptyFull is the payload that a full record would have without content type and tag: what a proxy sends that
+	// has no TLS inside, and no server.
+	emptyFull = 1 << 14
 )
 
 // recordBuffers appends to dst the payloads of up to maxRecords full records in scratch, each behind room
@@ -64,10 +67,20 @@ func frame(scratch []byte, n int) []byte {
 		return scratch[:end]
 	}
 	if borrowed := MinRecord - last; whole > 0 && borrowed > 0 {
+		if tlsfront.FullRecord-borrowed == emptyFull {
+			borrowed++
+		}
 		copy(scratch[end+tlsfront.RecordHeaderLen-borrowed:], scratch[end-borrowed:end])
 		header(scratch[end-slot:], tlsfront.FullRecord-borrowed)
 		end -= borrowed
 		last += borrowed
+	}
+	if last == emptyFull { // that many bytes happened to be there: they become two records
+		kept := last - MinRecord
+		tail := end + tlsfront.RecordHeaderLen + kept
+		copy(scratch[tail+tlsfront.RecordHeaderLen:], scratch[tail:tail+MinRecord])
+		header(scratch[end:], kept)
+		end, last = tail, MinRecord
 	}
 	header(scratch[end:], last)
 	return scratch[:end+tlsfront.RecordHeaderLen+last]
