@@ -57,7 +57,7 @@ type loop struct {
 }
 
 // scratchSize holds the largest read with the gaps for its record headers.
-const scratchSize = 64 << 10
+const scratchSize = 128 << 10
 
 func newLoop(s *Server) (*loop, error) {
 	poller, err := netpoll.OpenPoller()

@@ -119,7 +119,7 @@ func (p *pair) want(side relay.Side) int {
 
 func (p *pair) pullClient(s *socket, want int) int {
 	l := p.loop
-	buf := l.scratch[:min(want, s.readLimit(p.upstream(), l.now))]
+	buf := l.scratch[:min(want, s.readLimit(p.upstream()))]
 	n, err := retry(func() (int, error) { return sysRead(int(s.fd), buf) })
 	if n = p.took(s, n, len(buf), err); n > 0 {
 		p.session.Client(l.now, buf[:n], l.cleared())
@@ -134,7 +134,7 @@ func (p *pair) pullUpstream(s *socket, want int) int {
 	if !ok {
 		return 0
 	}
-	bufs := p.session.UpstreamBuffers(l.now, l.scratch, min(want, s.readLimit(p.client(), l.now)), avail, l.bufs[:0])
+	bufs := p.session.UpstreamBuffers(l.now, l.scratch, min(want, s.readLimit(p.client())), avail, l.bufs[:0])
 	if len(bufs) == 0 { // the shape changed its mind
 		p.shapeDue = p.session.Due(l.now)
 		return 0
@@ -164,7 +164,7 @@ func (p *pair) shaped(s *socket) (avail int, ok bool) {
 		p.shapeDue = due
 		return 0, false
 	}
-	avail, err := unix.IoctlGetInt(int(s.fd), unix.SIOCINQ)
+	avail, err := sysIoctlInt(int(s.fd), unix.SIOCINQ)
 	if err != nil {
 		return 0, true // the read tells
 	}
@@ -175,7 +175,7 @@ func (p *pair) shaped(s *socket) (avail int, ok bool) {
 // read it would become one. It goes where a longer read would have put it.
 func (p *pair) pullCrumb(s *socket, n int) int {
 	l := p.loop
-	left, err := unix.IoctlGetInt(int(s.fd), unix.SIOCINQ)
+	left, err := sysIoctlInt(int(s.fd), unix.SIOCINQ)
 	if err != nil || left == 0 || left >= relay.MinRecord {
 		return 0
 	}

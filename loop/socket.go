@@ -7,20 +7,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"mtrelay/clock"
 	"mtrelay/relay"
 	"mtrelay/relay/chunk"
-	"mtrelay/tlsfront"
 )
 
 // Numbers of our choosing.
 const (
-	// smallRead is one full record. It bounds what a client that stops reading leaves in our memory.
-	smallRead = tlsfront.FullRecord
-	// largeRead is three: with their headers they still fit one loopback segment.
-	largeRead = 3 * tlsfront.FullRecord
-	// smallFor is how long reads stay small after the other side took less than was read.
-	smallFor = time.Second
 	// maxVectors is the number of chunks that one writev takes, and of records that one readv fills.
 	maxVectors = relay.MaxPlanned
 )
@@ -46,8 +38,6 @@ type socket struct {
 	fin      bool // FIN is due once out is empty
 	rst      bool // RST is due once out is empty and acknowledged
 	large    bool // the last read filled its buffer
-
-	smallUntil clock.Time
 }
 
 // ready is called by the poller.
@@ -59,25 +49,6 @@ func (s *socket) ready(ev uint32) {
 		s.hangup = true
 	}
 	s.pair.turn()
-}
-
-// readLimit returns how much may be read from s at once: much only when the other side, if that is a
-// client, is known to have room for it, since what the other side does not take stays in our memory.
-func (s *socket) readLimit(dst *socket, now clock.Time) int {
-	if !s.large || now < dst.smallUntil || !dst.roomy() {
-		return smallRead
-	}
-	return largeRead
-}
-
-// roomy tells whether the kernel would take a large write for s whole, as far as TCP_NOTSENT_LOWAT goes.
-func (s *socket) roomy() bool {
-	lowat := s.pair.loop.opts.Socket.NotSentLowat
-	if lowat == 0 || s.side != relay.Client || s.fd < 0 {
-		return true
-	}
-	unsent, err := unix.IoctlGetInt(int(s.fd), unix.SIOCOUTQNSD)
-	return err == nil && unsent+largeRead <= lowat
 }
 
 // write sends b, or queues what the kernel does not take. A failure is remembered in s.broken.
@@ -95,7 +66,6 @@ func (s *socket) write(b []byte) {
 	}
 	if len(b) > 0 {
 		s.out.Append(&s.pair.loop.chunks, b)
-		s.smallUntil = s.pair.loop.now.Add(smallFor)
 	}
 }
 
@@ -139,7 +109,7 @@ func (s *socket) acknowledged() bool {
 	if s.broken || s.fd < 0 {
 		return true
 	}
-	n, err := unix.IoctlGetInt(int(s.fd), unix.SIOCOUTQ)
+	n, err := sysIoctlInt(int(s.fd), unix.SIOCOUTQ)
 	return err != nil || n == 0
 }
 

@@ -3,9 +3,8 @@ package relay
 import "mtrelay/tlsfront"
 
 const (
-	// maxRecords of a full size fit, with their headers, a segment of a loopback connection (MSS 65,483);
-	// with a fourth the kernel would cut the write in two.
-	maxRecords = 3
+	// MaxRecords of a full size is the most that one read is made into.
+	MaxRecords = 6
 	// slot is what a full record takes in the scratch buffer.
 	slot = tlsfront.RecordHeaderLen + tlsfront.FullRecord
 	// MinRecord is the least that a TLS 1.3 record can carry: a byte, its content type, the AEAD tag. A
@@ -17,10 +16,10 @@ const (
 	emptyFull = 1 << 14
 )
 
-// recordBuffers appends to dst the payloads of up to maxRecords full records in scratch, each behind room
+// recordBuffers appends to dst the payloads of up to MaxRecords full records in scratch, each behind room
 // for its header, at most limit bytes in total; a limit that exceeds them by less than MinRecord is met too.
 func recordBuffers(scratch []byte, limit int, dst [][]byte) [][]byte {
-	if most := maxRecords * tlsfront.FullRecord; limit >= most+MinRecord {
+	if most := MaxRecords * tlsfront.FullRecord; limit >= most+MinRecord {
 		limit = most
 	}
 	for i := 0; limit > 0; i++ {

@@ -16,16 +16,18 @@ func fill(buffers [][]byte, b []byte) (n int) {
 	return n
 }
 
-// Every length that a read can have, framed: the bytes are right, no record is empty or over the full
-// size or of 16,384 bytes, and none is under 18 bytes but where all there is is smaller.
+// Lengths that a read can have, framed: all up to two records, and those around the later borders. The bytes are
+// right, no record is empty or over the full size or of 16,384 bytes, and none is under 18 bytes but where all there
+// is is smaller.
 func TestFrameEveryLength(t *testing.T) {
-	scratch := make([]byte, 64<<10)
-	text := pattern(maxRecords*tlsfront.FullRecord, 1)
+	scratch := make([]byte, 128<<10)
+	text := pattern(MaxRecords*tlsfront.FullRecord, 1)
 	for n := 1; n <= len(text); n++ {
-		if raceEnabled && n%97 != 0 && n%tlsfront.FullRecord > 40 {
+		few := raceEnabled || n > 2*tlsfront.FullRecord
+		if last := n % tlsfront.FullRecord; few && n%97 != 0 && last > 40 && last != 1<<14 {
 			continue
 		}
-		buffers := recordBuffers(scratch, len(text), make([][]byte, 0, maxRecords))
+		buffers := recordBuffers(scratch, len(text), make([][]byte, 0, MaxRecords))
 		if fill(buffers, text[:n]) != n {
 			t.Fatalf("no room for %d bytes", n)
 		}
@@ -73,15 +75,15 @@ func TestRecordBuffers(t *testing.T) {
 		scratch, limit int
 		want           []int
 	}{
-		{64 << 10, 1 << 20, []int{full, full, full}},
-		{64 << 10, 3 * full, []int{full, full, full}},
+		{128 << 10, 1 << 20, []int{full, full, full, full, full, full}},
+		{128 << 10, 3 * full, []int{full, full, full}},
 		{64 << 10, full, []int{full}},
 		{64 << 10, 4096, []int{4096}},
 		{64 << 10, 5, []int{5}},
 		{64 << 10, 0, nil},
 		{64 << 10, full + 17, []int{full, 17}}, // what is left and too little for a record of its own
-		{64 << 10, 3*full + 17, []int{full, full, full, 17}},
-		{64 << 10, 3*full + 18, []int{full, full, full}},
+		{128 << 10, 6*full + 17, []int{full, full, full, full, full, full, 17}},
+		{128 << 10, 6*full + 18, []int{full, full, full, full, full, full}},
 		{64 << 10, full + 18, []int{full, 18}},
 		{2*slot + 5 + 17, 1 << 20, []int{full, full}},
 		{4, 1 << 20, nil},

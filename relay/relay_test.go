@@ -97,7 +97,7 @@ func TestRelayUnderRandomSchedules(t *testing.T) {
 					w.read(side)
 				case 4:
 					w.peers[side].full = rnd.IntN(2) == 0
-					w.limit = 1 + rnd.IntN(64<<10)
+					w.limit = 1 + rnd.IntN(128<<10)
 				case 5:
 					w.flush(side, rnd.IntN(20000))
 				}

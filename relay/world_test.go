@@ -60,7 +60,7 @@ var dcAddr = netip.MustParseAddrPort("127.0.0.1:17001")
 
 // newWorld accepts a client. Its secrets are those given; fronts are their hosts, in order.
 func newWorld(t testing.TB, wall clock.Unix, secrets ...tlsfront.Secret) *world {
-	w := &world{t: t, now: 1e9, scratch: make([]byte, 64<<10), limit: 64 << 10}
+	w := &world{t: t, now: 1e9, scratch: make([]byte, 128<<10), limit: 128 << 10}
 	var hosts []string
 	for _, s := range secrets {
 		hosts = append(hosts, s.Host)
