@@ -18,27 +18,31 @@ const (
 	tidyFrom  = 1 << 20 // bytes allocated since the last look
 )
 
-// tuneMemory chooses how much slack the heap has and gives back what a burst leaves.
+// tuneMemory chooses how much slack the heap has.
 func tuneMemory() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
-	go tidyMemory()
 }
 
 // tidyMemory collects and gives free memory back to the system, twice a minute at most, when something worth it was
-// allocated, and once more after that: what was in use in the midst of a burst is not when it is over. What is allocated without pause (handshakes) makes it a steady 0.05 % of a core.
-func tidyMemory() {
-	last, busy := allocated(), false
+// allocated or given up by sessions that fell asleep, and once more after that: what was in use in the midst of a burst
+// is not when it is over. What is allocated without pause (handshakes) makes it a steady 0.05 % of a core.
+func tidyMemory(dozed func() uint64) {
+	turnover := func() uint64 { return allocated() + dozed()*cipherBytes }
+	last, busy := turnover(), false
 	for range time.Tick(tidyEvery) {
 		wasBusy := busy
-		busy = allocated()-last >= tidyFrom
+		busy = turnover()-last >= tidyFrom
 		if busy || wasBusy {
 			debug.FreeOSMemory()
-			last = allocated()
+			last = turnover()
 		}
 	}
 }
+
+// cipherBytes is what a session gives up that falls asleep.
+const cipherBytes = 1 << 10
 
 // allocated returns the bytes of all objects that were ever on the heap.
 func allocated() uint64 {

@@ -100,6 +100,7 @@ func start(c *conf.Config, log zerolog.Logger) (*loop.Server, *stats.Stats, erro
 		return nil, nil, err
 	}
 	counters.Baseline()
+	go tidyMemory(counters.Dozed.Get)
 	if ln != nil {
 		go func() {
 			if err := counters.Serve(ln, c.Stats.MetricsPath, server.Healthy); err != nil {

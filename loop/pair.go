@@ -329,7 +329,11 @@ func (p *pair) expire() {
 		p.dial.expire()
 	}
 	if d := p.session.Deadline(); !p.closed && d != 0 && d <= now {
+		dozing := p.session.Dozing()
 		p.session.Expire(now, p.loop.cleared())
+		if !dozing && p.session.Dozing() {
+			p.loop.opts.Stats.Dozed.Inc()
+		}
 		p.carryOut()
 	}
 	p.turn()

@@ -230,10 +230,13 @@ func (s *Session) expireHello(now clock.Time, out *Out) {
 	}
 }
 
-// expireStreaming ends a session that was silent for too long. Activity only stores its instant, so what
-// comes here is mostly a session that is alive: then the deadline moves.
+// expireStreaming ends a session that was silent for too long, and lets one doze that is quiet. Activity only
+// stores its instant, so what comes here is mostly a session that is alive: then the deadline moves.
 func (s *Session) expireStreaming(now clock.Time, out *Out) {
-	if due := s.active.Add(s.patience()); due > now {
+	if s.mayDoze() && s.active.Add(quiet) <= now {
+		s.up = recoder{}
+	}
+	if due := s.nextLook(); due > now {
 		s.deadline = due
 		return
 	}

@@ -255,7 +255,7 @@ func TestBytesAroundEnds(t *testing.T) {
 
 // Activity moves no deadline; the deadline looks at it.
 func TestIdleIsLazy(t *testing.T) {
-	w, c, _ := relayed(t, false)
+	w, c, _ := relayed(t, true) // which does not doze
 	first := w.s.Deadline()
 	if got := first.Sub(w.now); got != testIdle {
 		t.Fatalf("due in %v", got)

@@ -1,10 +1,7 @@
 package relay
 
 import (
-	"crypto/aes"
-	"crypto/cipher"
 	"encoding/binary"
-	"math/bits"
 
 	"mtrelay/tlsfront"
 )
@@ -17,11 +14,8 @@ const alertLen = 2 + 1 + 16
 // beginning of a frame. Random ones announce an absurd length there: TDLib and gotd report a broken
 // protocol instead of a lost connection, and Android's client redials at once, again and again. So ours
 // decrypt to the length of an ordinary frame; the client waits for the rest of it, and sees our FIN.
-//
-// It needs the client's down keys and how much of their key stream is used up.
 type farewell struct {
-	keys     keyIV
-	sent     uint64 // bytes of the downlink so far
+	sent     uint64 // bytes of the downlink so far, of whose key stream the record gets the next
 	abridged bool
 	known    bool // there is a client's init, so there are keys
 }
@@ -30,35 +24,15 @@ type farewell struct {
 // receive every day.
 const frameAnnounced = 1024
 
-// newFarewell remembers what c's downlink needs.
-func newFarewell(c *clientInit) farewell {
-	return farewell{keys: c.down, abridged: c.tag == tagAbridged, known: true}
-}
-
-// fill makes p, random bytes, the payload of the record.
-func (f *farewell) fill(p []byte) {
-	if !f.known {
-		return
-	}
+// fill makes p, random bytes, the payload of the record. down is what the client decrypts the downlink with.
+func (f *farewell) fill(p []byte, down keyIV) {
 	var length [4]byte
 	if f.abridged {
 		binary.LittleEndian.PutUint32(length[:], frameAnnounced/4<<8|0x7f) // 0x7f, then words in 24 bits
 	} else {
 		binary.LittleEndian.PutUint32(length[:], frameAnnounced)
 	}
-	f.keys.streamAt(f.sent).XORKeyStream(p[:len(length)], length[:])
-}
-
-// streamAt returns the key stream from byte n on.
-func (k keyIV) streamAt(n uint64) cipher.Stream {
-	high, low := binary.BigEndian.Uint64(k.iv[:]), binary.BigEndian.Uint64(k.iv[8:])
-	low, carry := bits.Add64(low, n/aes.BlockSize, 0)
-	binary.BigEndian.PutUint64(k.iv[:], high+carry)
-	binary.BigEndian.PutUint64(k.iv[8:], low)
-	stream := k.stream()
-	var skipped [aes.BlockSize]byte
-	stream.XORKeyStream(skipped[:n%aes.BlockSize], skipped[:n%aes.BlockSize])
-	return stream
+	down.streamAt(f.sent).XORKeyStream(p[:len(length)], length[:])
 }
 
 // appendAlert adds the record to what the client gets.
@@ -71,7 +45,9 @@ func (s *Session) appendAlert(out *Out) {
 	header(b[:], alertLen)
 	payload := b[tlsfront.RecordHeaderLen:]
 	readRandom(env.Rand, payload)
-	s.farewell.fill(payload)
+	if s.farewell.known {
+		s.farewell.fill(payload, s.sent.down(s.secretKey()))
+	}
 	env.out = append(out.Client, b[:]...)
 	out.Client = env.out
 }

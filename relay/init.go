@@ -25,7 +25,7 @@ func (s *Session) feedInit(now clock.Time, p []byte, out *Out) {
 func (s *Session) useInit(now clock.Time, out *Out) {
 	o, env := s.opening, s.env
 	theirs := (*[initLen]byte)(o.held)
-	c, ok := parseInit(theirs, &env.Secrets[s.secret].Key)
+	c, ok := parseInit(theirs, s.secretKey())
 	if !ok {
 		s.finish(now, ReasonBadInit, withAlert, out)
 		return
@@ -37,14 +37,15 @@ func (s *Session) useInit(now clock.Time, out *Out) {
 		return
 	}
 	s.up.decrypt = c.up
-	s.farewell = newFarewell(&c)
+	s.sent = c.sent
+	s.farewell = farewell{abridged: c.tag == tagAbridged, known: true}
 	if env.Reencrypt {
 		s.down = &recoder{encrypt: c.down.stream()}
 		s.up.encrypt, s.down.decrypt = c.dcInitOwn(theirs, id, env.Rand)
 	} else {
 		s.up.encrypt = c.dcInit(theirs, id, env.Rand)
 	}
-	s.up.recode(o.held[initLen:])
+	s.recodeUp(o.held[initLen:])
 	s.state = StateDialDC
 	s.deadline = 0
 	out.Dial, out.Targets = DialDC, addrs

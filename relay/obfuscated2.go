@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"io"
+	"math/bits"
 	"slices"
 )
 
@@ -82,6 +83,9 @@ func (k keyIV) mixed(secret *[keySecretLen]byte) keyIV {
 	return k
 }
 
+// down returns what a client whose init has the keys k decrypts the downlink with.
+func (k keyIV) down(secret *[keySecretLen]byte) keyIV { return k.reversed().mixed(secret) }
+
 // stream returns the key stream from its first byte. It keeps about 512 B.
 func (k keyIV) stream() cipher.Stream {
 	block, err := aes.NewCipher(k.key[:])
@@ -91,10 +95,23 @@ func (k keyIV) stream() cipher.Stream {
 	return cipher.NewCTR(block, k.iv[:])
 }
 
+// streamAt returns the key stream from byte n on.
+func (k keyIV) streamAt(n uint64) cipher.Stream {
+	high, low := binary.BigEndian.Uint64(k.iv[:]), binary.BigEndian.Uint64(k.iv[8:])
+	low, carry := bits.Add64(low, n/aes.BlockSize, 0)
+	binary.BigEndian.PutUint64(k.iv[:], high+carry)
+	binary.BigEndian.PutUint64(k.iv[8:], low)
+	stream := k.stream()
+	var skipped [aes.BlockSize]byte
+	stream.XORKeyStream(skipped[:n%aes.BlockSize], skipped[:n%aes.BlockSize])
+	return stream
+}
+
 // clientInit is what the 64 bytes of a client say.
 type clientInit struct {
 	tag  uint32
 	dc   int           // as the client named it: -32768..32767
+	sent keyIV         // as the bytes have it
 	up   cipher.Stream // decrypts what follows the init
 	down keyIV         // what the client decrypts the downlink with
 }
@@ -102,9 +119,9 @@ type clientInit struct {
 // parseInit reads a client's init, with the secret its ClientHello proved. The bytes are changed in
 // place: afterwards they are garbage. ok is false if the tag is none we know, as with another secret.
 func parseInit(b *[initLen]byte, secret *[keySecretLen]byte) (c clientInit, ok bool) {
-	sent := keysAt(b[initKey:])
-	c.up = sent.mixed(secret).stream()
-	c.down = sent.reversed().mixed(secret)
+	c.sent = keysAt(b[initKey:])
+	c.up = c.sent.mixed(secret).stream()
+	c.down = c.sent.down(secret)
 	c.up.XORKeyStream(b[:], b[:])
 	c.tag = binary.LittleEndian.Uint32(b[initTag:])
 	c.dc = int(int16(binary.LittleEndian.Uint16(b[initDC:])))

@@ -34,8 +34,10 @@ type Session struct {
 	opening  *opening // until the upstream is connected
 	deadline clock.Time
 	active   clock.Time // when a byte was last delivered; looked at when the deadline comes
-	up       recoder
-	down     *recoder // nil in pass-through
+	up       recoder    // empty while the session dozes
+	down     *recoder   // nil in pass-through
+	sent     keyIV      // of the client's init: in pass-through all ciphers follow from it
+	received uint64     // bytes that went up behind the init
 	deframer tlsfront.Deframer
 	farewell farewell
 	pacer    doppel.Pacer
@@ -201,13 +203,14 @@ func (s *Session) Dialed(now clock.Time, ok bool, out *Out) {
 func (s *Session) connected(now clock.Time, out *Out) {
 	s.sides[Upstream] = side{}
 	s.active = now
-	s.deadline = now.Add(s.env.Idle)
 	out.Upstream = s.takeHeld()
+	s.state = StateRelay
 	if s.fronted {
 		s.state = StateFront
+	}
+	s.deadline = s.nextLook()
+	if s.fronted {
 		s.passOnEarlyEnd(now, out)
-	} else {
-		s.state = StateRelay
 	}
 }
 
@@ -237,6 +240,9 @@ func (s *Session) Verdict() tlsfront.Verdict { return s.verdict }
 
 // FrontReason returns why the client was sent to the front.
 func (s *Session) FrontReason() tlsfront.Reason { return s.refusal }
+
+// secretKey returns the key of the secret that the client holds.
+func (s *Session) secretKey() *[keySecretLen]byte { return &s.env.Secrets[s.secret].Key }
 
 // Secret returns the index of the secret whose digest the ClientHello carried, even if it was refused
 // for another reason; -1 if none.

@@ -20,9 +20,17 @@ func (r *recoder) recode(p []byte) {
 // uplink strips the record headers off p and re-encrypts what remains for the DC, in place.
 func (s *Session) uplink(now clock.Time, p []byte, out *Out) {
 	payload, ok := s.deframer.Strip(p)
-	s.up.recode(payload)
+	if s.asleep() {
+		s.wake()
+	}
+	s.recodeUp(payload)
 	out.Upstream = payload
 	if !ok {
 		s.finish(now, ReasonBadRecord, withAlert, out)
 	}
+}
+
+func (s *Session) recodeUp(payload []byte) {
+	s.up.recode(payload)
+	s.received += uint64(len(payload))
 }

@@ -268,8 +268,18 @@ func (w *world) dialed(ok bool) {
 	w.run()
 }
 
-// wait lets time pass up to the deadline, and lets it come.
+// wait lets time pass up to the deadline, and lets it come; that of a session which only falls asleep is passed over.
 func (w *world) wait() {
+	if w.s.mayDoze() {
+		w.look()
+		if w.s.State() != StateRelay || w.s.mayDoze() {
+			return
+		}
+	}
+	w.look()
+}
+
+func (w *world) look() {
 	due := w.s.Deadline()
 	if due == 0 {
 		w.t.Fatal("nothing to wait for")

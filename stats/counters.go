@@ -91,6 +91,7 @@ type Stats struct {
 	ToFront          []*metrics.Counter // clients sent to the front, by reason
 	FrontUnreachable *metrics.Counter   // clients for whom no address of the front answered
 	Ended            []*metrics.Counter // sessions by the reason of their end
+	Dozed            *metrics.Counter   // times that a quiet session gave up its ciphers
 
 	DCs     []Upstream // by DC
 	Front   Upstream
@@ -125,6 +126,7 @@ func newStats(version string, l Labels, m memory, now func() time.Time) *Stats {
 		Handshakes:       set.NewCounter(series("mtrelay_handshakes_total", "verdict", "accepted")),
 		FrontUnreachable: set.NewCounter("mtrelay_front_unreachable_total"),
 		ToFront:          counters(set, l.FrontReasons, "mtrelay_handshakes_total", "reason", "verdict", "front"),
+		Dozed:            set.NewCounter("mtrelay_sessions_dozed_total"),
 		Ended:            counters(set, l.EndReasons, "mtrelay_sessions_ended_total", "reason"),
 		Front:            newUpstream(set, "traffic", "front"),
 		Secrets:          newSecrets(set, l.Secrets),
