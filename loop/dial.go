@@ -58,7 +58,7 @@ func (p *pair) startDial(out *relay.Out) {
 		}
 		d.front, d.frontUntil = out.Front, p.loop.now.Add(p.loop.opts.Connect)
 	} else {
-		p.dc = p.loop.opts.DCs.Label(p.session.DC())
+		p.dc = int16(p.loop.opts.DCs.Label(p.session.DC()))
 		d.targets = p.loop.inOrder(out.Targets)
 	}
 	p.dial = d

@@ -24,10 +24,10 @@ type pair struct {
 	address  netip.AddrPort // the client's
 	accepted clock.Time
 	ackPoll  clock.Time // when to look again whether a side that is to be reset has acknowledged
-	ackWait  time.Duration
 	shapeDue clock.Time // when the next record of a shaped downlink that has bytes may leave
+	dc       int16      // index into relay.DCLabels
+	ackPolls uint8      // how often that was done, as far as it matters
 	state    relay.State
-	dc       int  // index into relay.DCLabels
 	queued   bool // on the ready list
 	again    bool // the session asked to be continued
 	unproven bool // counts among those without a verdict
@@ -354,10 +354,11 @@ func (p *pair) arm() {
 	}
 }
 
-// How often a side that is to be reset is asked whether all has arrived: less and less.
+// How often a side that is to be reset is asked whether all has arrived: after 20 ms, then less and less, in the
+// end each 1.28 s.
 const (
 	firstAckWait = 20 * time.Millisecond
-	maxAckWait   = time.Second
+	maxAckPolls  = 6
 )
 
 func (p *pair) drained() bool {
@@ -366,8 +367,8 @@ func (p *pair) drained() bool {
 		return true
 	}
 	if p.client().rst || p.upstream().rst {
-		p.ackWait = min(max(firstAckWait, 2*p.ackWait), maxAckWait)
-		p.ackPoll = p.loop.now.Add(p.ackWait)
+		p.ackPoll = p.loop.now.Add(firstAckWait << p.ackPolls)
+		p.ackPolls = min(p.ackPolls+1, maxAckPolls)
 	}
 	return false
 }

@@ -38,7 +38,7 @@ func (s *Session) useInit(now clock.Time, out *Out) {
 	}
 	s.up.decrypt = c.up
 	s.sent = c.sent
-	s.farewell = farewell{abridged: c.tag == tagAbridged, known: true}
+	s.keyed, s.abridged = true, c.tag == tagAbridged
 	if env.Reencrypt {
 		s.down = &recoder{encrypt: c.down.stream()}
 		s.up.encrypt, s.down.decrypt = c.dcInitOwn(theirs, id, env.Rand)
