@@ -52,7 +52,7 @@ func (s *Stats) serveMetrics(w http.ResponseWriter, _ *http.Request) {
 	s.writeLooks(&b)
 	s.writeMemory(&b)
 	metrics.WriteProcessMetrics(&b)
-	metrics.WriteFDMetrics(&b)
+	writeDescriptors(&b)
 	respond(w, http.StatusOK, "text/plain; version=0.0.4; charset=utf-8", b.Bytes())
 }
 
