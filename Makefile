@@ -8,7 +8,7 @@ BENCHSTAT   := $(GO) run golang.org/x/perf/cmd/benchstat@v0.0.0-20260908200009-2
 FUZZTIME    ?= 60s
 
 .DEFAULT_GOAL := build
-.PHONY: help build run check vet lint fmt test test-deps unit race interop shape cover fuzz bench golden release clean
+.PHONY: help build run check vet lint fmt test test-deps unit race interop shape cover fuzz bench bench-base loadtest golden release clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -68,9 +68,16 @@ fuzz: ## every fuzz target for FUZZTIME
 		done; \
 	done
 
-bench: ## ten runs of every benchmark; compare two files with benchstat
-	$(GO) test -run '^$$' -bench . -benchmem -count 10 ./... | tee bench.txt
-	$(BENCHSTAT) bench.txt
+BENCH_BASE := testdata/bench-base.txt
+
+BENCH      := $(GO) test -run '^$$' -bench . -benchmem -benchtime 0.2s -count 10 ./...
+
+bench: ## ten runs of every benchmark, compared with the stored ones
+	$(BENCH) > bench.txt
+	$(BENCHSTAT) $(BENCH_BASE) bench.txt
+
+bench-base: ## store the benchmarks of the present code
+	$(BENCH) > $(BENCH_BASE)
 
 golden: ## rewrite the golden files; review the diff
 	$(GO) test ./... -update

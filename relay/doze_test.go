@@ -119,3 +119,12 @@ func TestHalfClosedSleeper(t *testing.T) {
 		t.Fatalf("%q arrived", got)
 	}
 }
+
+// BenchmarkWake is what the first bytes of a client cost after a quiet minute, beyond what any bytes cost.
+func BenchmarkWake(b *testing.B) {
+	w, _, _ := relayed(b, false)
+	b.ReportAllocs()
+	for b.Loop() {
+		w.s.wake()
+	}
+}
