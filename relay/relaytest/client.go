@@ -64,7 +64,7 @@ func Dial(ctx context.Context, addr string, key [16]byte, host string, dc int, o
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{conn: conn, set: set, in: bufio.NewReaderSize(conn, 32<<10)}
+	c := &Client{conn: conn, set: set, in: bufio.NewReaderSize(conn, set.readBuffer)}
 	c.init, c.up, c.down = newInit(key, set.tag, dc, randomInit())
 	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()

@@ -142,6 +142,9 @@ type DCConn struct {
 	wire     []byte // scratch of Write
 }
 
+// maxWire bounds the scratch of Write, in bytes.
+const maxWire = 64 << 10
+
 // DC returns the id that the init asked for.
 func (c *DCConn) DC() int { return c.id }
 
@@ -157,8 +160,8 @@ func (c *DCConn) Read(p []byte) (int, error) {
 
 // Write sends p to the client and leaves p as it is.
 func (c *DCConn) Write(p []byte) (n int, err error) {
-	if c.wire == nil {
-		c.wire = make([]byte, 64<<10)
+	if len(c.wire) < min(len(p), maxWire) { // no more than is needed: there may be 100,000 that echo a little
+		c.wire = make([]byte, min(len(p), maxWire))
 	}
 	for n < len(p) {
 		part := c.wire[:min(len(p)-n, len(c.wire))]

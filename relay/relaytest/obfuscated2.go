@@ -53,12 +53,17 @@ func newInit(secret [16]byte, tag Tag, dc int, b [initLen]byte) (init [initLen]b
 		sum := sha256.Sum256(append(slices.Clone(key), secret[:]...))
 		return sum[:]
 	})
+	return initFor(b, tag, dc, up), up, down
+}
+
+// initFor returns the init made from 64 random bytes; up is their stream up, at its beginning, and moves past the init.
+func initFor(b [initLen]byte, tag Tag, dc int, up cipher.Stream) (init [initLen]byte) {
 	init = b
 	copy(b[56:], []byte{byte(tag), byte(tag), byte(tag), byte(tag)})
 	binary.LittleEndian.PutUint16(b[60:], uint16(int16(dc)))
 	up.XORKeyStream(b[:], b[:])
 	copy(init[56:], b[56:])
-	return init, up, down
+	return init
 }
 
 // openInit reads an init as a DC does: without a secret.

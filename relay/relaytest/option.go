@@ -18,12 +18,13 @@ type settings struct {
 	conn          net.Conn
 	receiveBuffer int
 	recordSize    int
+	readBuffer    int
 	lateInit      bool
 	onRecord      func(n int)
 }
 
 func settingsOf(opts []Option) settings {
-	set := settings{stamp: time.Now(), records: 1, tag: PaddedIntermediate, recordSize: clientRecord}
+	set := settings{stamp: time.Now(), records: 1, tag: PaddedIntermediate, recordSize: clientRecord, readBuffer: 32 << 10}
 	for _, o := range opts {
 		o(&set)
 	}
@@ -51,6 +52,9 @@ func ReceiveBuffer(bytes int) Option { return func(s *settings) { s.receiveBuffe
 // RecordSize bounds the payload of the records that Write sends, 1 to 65535 bytes. Current clients stay below 2878;
 // gotd puts a whole message into one record.
 func RecordSize(bytes int) Option { return func(s *settings) { s.recordSize = bytes } }
+
+// ReadBuffer sets how many bytes the client reads at a time, 32 KiB if it is not given, and keeps room for.
+func ReadBuffer(bytes int) Option { return func(s *settings) { s.readBuffer = bytes } }
 
 // LateInit keeps the ChangeCipherSpec and the init back until the first Write (or Seal), which sends them in one write
 // with its own bytes, as TDLib does. Without it Dial sends them.
