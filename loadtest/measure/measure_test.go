@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"mtrelay/loadtest/netns"
 )
 
 // TestMemory: 64 MiB more show in every figure that counts them, and they are ours alone.
@@ -140,6 +142,35 @@ func TestSockets(t *testing.T) {
 		if grown := readSockets(t).Memory - before.Memory; grown < unread {
 			t.Errorf("%s: %d unread bytes, and the memory has grown by %d", addr, unread, grown)
 		}
+	}
+}
+
+// TestSocketsElsewhere: a process is asked about in the network namespace that it is in.
+func TestSocketsElsewhere(t *testing.T) {
+	w, err := netns.Make(t.Context(), netns.Options{})
+	if err != nil {
+		t.Skip(err)
+	}
+	defer w.Close()
+	l, err := w.Listen(netns.Proxy, "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	f, err := l.(*net.TCPListener).File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	cmd := exec.Command("sleep", "60")
+	cmd.ExtraFiles = []*os.File{f}
+	if err := w.Start(netns.Proxy, cmd); err != nil {
+		t.Fatal(err)
+	}
+	defer cmd.Wait()
+	defer cmd.Process.Kill()
+	if s, err := ReadSockets(cmd.Process.Pid); err != nil || s.Count != 1 {
+		t.Errorf("%+v, not the listener that it was given (%v)", s, err)
 	}
 }
 
