@@ -113,6 +113,42 @@ func TestOtherProcess(t *testing.T) {
 	}
 }
 
+// TestCgroup: what a process takes is charged to its own cgroup, and a shared one says nothing about it.
+func TestCgroup(t *testing.T) {
+	cmd := exec.Command("sh", "-c", "read line; x=$(head -c 20000000 /dev/zero | tr '\\0' x); read line")
+	input, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer cmd.Process.Kill()
+	pid := cmd.Process.Pid
+	if p, err := Read(pid); err != nil || p.Cgroup != 0 {
+		t.Errorf("%+v: the cgroup is this process's too (%v)", p, err)
+	}
+	remove, err := Isolate(pid)
+	if err != nil {
+		t.Skip(err)
+	}
+	input.Write([]byte("\n"))
+	var p Process
+	for start := time.Now(); p.Cgroup < 20_000_000 && time.Since(start) < 30*time.Second; time.Sleep(10 * time.Millisecond) {
+		if p, err = Read(pid); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if p.Cgroup < 20_000_000 || p.Cgroup > 200_000_000 {
+		t.Errorf("%+v: 20 MB were to be charged", p)
+	}
+	input.Close()
+	cmd.Wait()
+	if err := remove(); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestSockets: the sockets of this process are found, both families, and bytes that nobody reads are in their memory.
 func TestSockets(t *testing.T) {
 	const unread = 50_000
