@@ -2,7 +2,6 @@ package measure
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"os"
 	"path"
@@ -49,26 +48,4 @@ func memoryCgroup(pid int) (dir, file string) {
 		}
 	}
 	return dir, file
-}
-
-// Isolate moves a process that has just started into a cgroup of its own, so that Read can tell what is charged to it: the
-// kernel's structures for its sockets, which no other figure has, are in that. What it took before, which is not much,
-// stays where it was charged. Needs root and a cgroup that accounts for memory. remove is to be called when it has ended.
-func Isolate(pid int) (remove func() error, err error) {
-	dir, file := memoryCgroup(os.Getpid())
-	if dir == "" {
-		return nil, errors.New("no cgroup accounts for the memory of this process")
-	}
-	if file == "memory.current" { // in version 2 a group either holds processes or divides its memory among groups
-		dir = path.Dir(dir)
-	}
-	dir = path.Join(dir, fmt.Sprintf("mtrelay-loadtest-%d", pid))
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		return nil, err
-	}
-	remove = func() error { return os.Remove(dir) }
-	if err := os.WriteFile(path.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0); err != nil {
-		return nil, errors.Join(err, remove())
-	}
-	return remove, nil
 }
