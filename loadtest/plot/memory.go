@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 
 	"mtrelay/loadtest"
 )
@@ -54,16 +53,15 @@ func memoryColumns(runs []*run) (names []string) {
 }
 
 // memoryPoints returns the bytes of a kind by connections, sorted by them; nil if that would be no line, or all zero, which
-// stands for what was not measured.
+// stands for what was not measured. Rows with connections of another kind among them are left out.
 func memoryPoints(r *loadtest.Report, kind string) (points []point) {
-	x := slices.IndexFunc(r.Columns, func(c loadtest.Column) bool { return strings.EqualFold(c.Name, connectionsColumn) })
-	y := slices.IndexFunc(r.Columns, func(c loadtest.Column) bool { return c.Name == kind })
+	x, y := column(r, connectionsColumn), column(r, kind)
 	if x < 0 || y < 0 {
 		return nil
 	}
 	unit, zero := byteUnits[r.Columns[y].Unit], true
 	for _, row := range r.Rows {
-		if x < len(row) && y < len(row) {
+		if len(row) == len(r.Columns) && !busy(r, row) {
 			points = append(points, point{row[x], row[y] * unit})
 			zero = zero && row[y] == 0
 		}
@@ -73,6 +71,21 @@ func memoryPoints(r *loadtest.Report, kind string) (points []point) {
 		return nil
 	}
 	return points
+}
+
+// column returns the index of a column, -1 when there is none of that name.
+func column(r *loadtest.Report, name string) int {
+	return slices.IndexFunc(r.Columns, func(c loadtest.Column) bool { return c.Name == name })
+}
+
+// busy tells whether some connections of a row, of the scenario curve, are not idle.
+func busy(r *loadtest.Report, row []float64) bool {
+	for _, name := range []string{"active", "stuck"} {
+		if i := column(r, name); i >= 0 && row[i] > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // straight is y = base + slope·x.

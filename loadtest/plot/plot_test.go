@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -102,6 +103,17 @@ func TestNothing(t *testing.T) {
 	}
 	if err := Write(io.Discard, []loadtest.Report{{}, one, idle("", 1)}); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestCurve: active and stuck connections are not on the line of idle ones.
+func TestCurve(t *testing.T) {
+	r := loadtest.Report{
+		Columns: []loadtest.Column{{Name: "connections"}, {Name: "active"}, {Name: "stuck"}, {Name: "RSS", Unit: "KiB"}},
+		Rows:    [][]float64{{200, 0, 0, 3}, {100, 0, 0, 2}, {100, 50, 0, 9}, {150, 0, 50, 99}},
+	}
+	if got := memoryPoints(&r, "RSS"); !slices.Equal(got, []point{{100, 2048}, {200, 3072}}) {
+		t.Error(got)
 	}
 }
 
