@@ -50,60 +50,64 @@ var rivalLoads = []load{
 // TestRivals compares the proxy with relays that do less: they copy bytes as they come. All stand before the same fake DC
 // on the same machine, by turns, and every byte is verified.
 func TestRivals(t *testing.T) {
+	compareRivals(t, rivalLoads, onLoopback)
+}
+
+// TestRivalsOnEthernet repeats the bulk loads with segments of 1,448 bytes, of which loopback's have up to 65,483.
+func TestRivalsOnEthernet(t *testing.T) {
+	compareRivals(t, slices.DeleteFunc(slices.Clone(rivalLoads), func(l load) bool { return !l.bulk }), onEthernet)
+}
+
+func compareRivals(t *testing.T, loads []load, where func(*testing.T) place) {
+	t.Helper()
 	rounds, err := strconv.Atoi(os.Getenv(measureRivals))
 	if err != nil || rounds < 1 {
 		t.Skipf("set %s to a number of rounds, of two minutes each, to measure beside HAProxy, nginx and a plain Go relay", measureRivals)
 	}
 	seen := make(results)
 	for round := range rounds {
-		for _, l := range rivalLoads {
+		for _, l := range loads {
 			for i := range rivals {
 				r := rivals[(i+round)%len(rivals)]
 				t.Run(fmt.Sprintf("%d/%s/%s", round+1, l.name, r.name), func(t *testing.T) {
-					metrics := l.putOn(t, r)
-					for _, f := range l.figures {
-						v, ok := metrics[f.metric]
-						if !ok {
-							t.Fatalf("no %s among %v", f.metric, metrics)
-						}
-						seen.add(l.name+f.metric, r.name, v)
-					}
+					seen.add(t, l, r, l.putOn(t, r, where(t)))
 				})
 			}
 		}
 	}
-	showRivals(t, seen)
+	showRivals(t, loads, seen)
 }
 
 // putOn starts the relay, has it carry the load, stops it, and returns what the load test reports.
-func (l load) putOn(t *testing.T, r rival) (metrics map[string]float64) {
+func (l load) putOn(t *testing.T, r rival, at place) (metrics map[string]float64) {
 	t.Helper()
 	binary, err := binaries.plain()
 	if err != nil {
 		t.Fatal(err)
 	}
-	dc := freeAddr(t)
-	s := r.start(t, dc, l)
 	args := append([]string{"loadtest"}, l.args...)
-	args = append(args, "--json=-", "--addr="+s.addr, "--dc-bind="+dc)
-	for _, pid := range s.pids {
+	args = append(args, "--json=-", "--addr="+at.relay, "--dc-bind="+at.dc)
+	for _, pid := range r.start(t, at, l) {
 		args = append(args, fmt.Sprintf("--pid=%d", pid))
 	}
-	if s.secret != "" {
-		args = append(args, "--secret="+s.secret)
+	if r.secret != "" {
+		args = append(args, "--secret="+r.secret)
 	} else {
 		args = append(args, "--plain")
 	}
 	cmd := exec.CommandContext(t.Context(), binary, args...)
-	var said bytes.Buffer
-	cmd.Stderr = &said
-	out, err := cmd.Output()
+	var out, said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &said
+	err = at.startLoad(cmd)
+	if err == nil {
+		err = cmd.Wait()
+	}
 	if err != nil {
-		t.Fatalf("proxy %s: %v\n%s", strings.Join(l.args, " "), err, &said)
+		t.Fatalf("proxy loadtest %s: %v\n%s", strings.Join(l.args, " "), err, &said)
 	}
 	var report struct{ Metrics map[string]float64 }
-	if err := json.Unmarshal(out, &report); err != nil {
-		t.Fatalf("%v in %s", err, out)
+	if err := json.Unmarshal(out.Bytes(), &report); err != nil {
+		t.Fatalf("%v in %s", err, &out)
 	}
 	return report.Metrics
 }
@@ -111,15 +115,23 @@ func (l load) putOn(t *testing.T, r rival) (metrics map[string]float64) {
 // results are values by load and figure, and by relay.
 type results map[string]map[string][]float64
 
-func (r results) add(what, name string, v float64) {
-	if r[what] == nil {
-		r[what] = make(map[string][]float64)
+func (r results) add(t *testing.T, l load, of rival, metrics map[string]float64) {
+	t.Helper()
+	for _, f := range l.figures {
+		v, ok := metrics[f.metric]
+		if !ok {
+			t.Fatalf("no %s among %v", f.metric, metrics)
+		}
+		what := l.name + f.metric
+		if r[what] == nil {
+			r[what] = make(map[string][]float64)
+		}
+		r[what][of.name] = append(r[what][of.name], v)
 	}
-	r[what][name] = append(r[what][name], v)
 }
 
 // showRivals logs a table of medians, with what ours is in terms of each rival's beside it.
-func showRivals(t *testing.T, seen results) {
+func showRivals(t *testing.T, loads []load, seen results) {
 	t.Helper()
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
@@ -128,7 +140,7 @@ func showRivals(t *testing.T, seen results) {
 		fmt.Fprintf(w, "\t%s\tratio", r.name)
 	}
 	fmt.Fprintln(w)
-	for _, l := range rivalLoads {
+	for _, l := range loads {
 		for _, f := range l.figures {
 			l.row(t, w, f, seen[l.name+f.metric])
 		}

@@ -12,35 +12,60 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+
+	"mtrelay/loadtest/netns"
 )
 
-// rival is a relay that can be started in front of a DC.
-type rival struct {
-	name  string
-	start func(t *testing.T, dc string, l load) standing
+// place is where a relay stands, and the load test: on loopback, or on hosts of their own.
+type place struct {
+	relay, dc             string // addresses
+	startRelay, startLoad func(*exec.Cmd) error
 }
 
-// standing is a relay that runs until the test ends.
-type standing struct {
-	addr   string
+func onLoopback(t *testing.T) place {
+	return place{freeAddr(t), freeAddr(t), (*exec.Cmd).Start, (*exec.Cmd).Start}
+}
+
+// onEthernet has the relay and the load test, clients and DC, at two ports of a switch.
+func onEthernet(t *testing.T) place {
+	t.Helper()
+	w, err := netns.Make(t.Context(), netns.Options{})
+	if err != nil {
+		t.Skip(err)
+	}
+	t.Cleanup(func() { w.Close() })
+	return place{
+		w.Addr(netns.Proxy).String() + ":4000", w.Addr(netns.Clients).String() + ":4000",
+		func(c *exec.Cmd) error { return w.Start(netns.Proxy, c) },
+		func(c *exec.Cmd) error { return w.Start(netns.Clients, c) },
+	}
+}
+
+// rival is a relay that can be started in front of a DC. start returns the ids of its processes, which end with the test.
+type rival struct {
+	name   string
+	start  func(t *testing.T, at place, l load) (pids []int)
 	secret string // ours alone; the others relay bytes as they are
-	pids   []int
 }
 
 // ours comes first: the others are what it is compared with.
 var rivals = []rival{
-	{"ours", startOurs},
-	{"HAProxy", startHAProxy},
-	{"nginx", startNginxStream},
-	{"copyrelay", startCopyRelay},
+	{"ours", startOurs, fmt.Sprintf("ee%x%x", sceneKey, siteHost)},
+	{"HAProxy", startHAProxy, ""},
+	{"nginx", startNginxStream, ""},
+	{"copyrelay", startCopyRelay, ""},
 }
 
 // startOurs runs the proxy as it comes, but unshaped: shaping is a service that no rival offers.
-func startOurs(t *testing.T, dc string, _ load) standing {
-	c := sceneConfig{top: "concurrency = 9900", dcs: []string{dc}}
-	config := c.text(t, dc)
-	p := startProxy(t, config)
-	return standing{c.bind[0], fmt.Sprintf("ee%x%x", sceneKey, siteHost), []int{p.pid}}
+func startOurs(t *testing.T, at place, _ load) []int {
+	binary, err := binaries.plain()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := sceneConfig{bind: []string{at.relay}, top: "concurrency = 9900", dcs: []string{at.dc}, tables: withoutStats}
+	file := filepath.Join(t.TempDir(), "config.toml")
+	writeFile(t, file, []byte(c.text(t, at.dc)))
+	return []int{startRelay(t, at, binary, "run", file)}
 }
 
 // haproxyConf has it copy rather than splice, which is what a proxy that touches the bytes can be held to, with buffers of
@@ -60,12 +85,10 @@ listen relay
     server dc %s
 `
 
-func startHAProxy(t *testing.T, dc string, _ load) standing {
-	addr := freeAddr(t)
+func startHAProxy(t *testing.T, at place, _ load) []int {
 	file := filepath.Join(t.TempDir(), "haproxy.cfg")
-	writeFile(t, file, fmt.Appendf(nil, haproxyConf, runtime.NumCPU(), addr, dc))
-	pid := startRelay(t, tool(t, "haproxy", "haproxy"), "-db", "-q", "-f", file)
-	return standing{addr: addr, pids: []int{pid}}
+	writeFile(t, file, fmt.Appendf(nil, haproxyConf, runtime.NumCPU(), at.relay, at.dc))
+	return []int{startRelay(t, at, tool(t, "haproxy", "haproxy"), "-db", "-q", "-f", file)}
 }
 
 // nginxStreamConf: a worker for each core, as it is run. Verbs: 1 directory, 2 user, 3 group, 4 module, 5 workers, 6 bytes
@@ -91,25 +114,25 @@ stream {
 const nginxStreamModule = "/usr/lib/nginx/modules/ngx_stream_module.so" // where Debian has it
 
 // startNginxStream gives it the buffers that suit the load: idle connections hold theirs, so those are of the default size.
-func startNginxStream(t *testing.T, dc string, l load) standing {
+func startNginxStream(t *testing.T, at place, l load) []int {
 	binary := tool(t, "nginx", "nginx")
 	if _, err := os.Stat(nginxStreamModule); err != nil {
 		t.Fatalf("nginx's stream module is missing: apt-get install libnginx-mod-stream (%v)", err)
 	}
-	addr, dir, buffer := freeAddr(t), t.TempDir(), 16<<10
+	dir, buffer := t.TempDir(), 16<<10
 	if l.bulk {
 		buffer = 64 << 10
 	}
 	me, group := whoAmI(t)
 	file := filepath.Join(dir, "nginx.conf")
-	writeFile(t, file, fmt.Appendf(nil, nginxStreamConf, dir, me, group, nginxStreamModule, runtime.NumCPU(), buffer, addr, dc))
-	pid := startRelay(t, binary, "-p", dir, "-c", file, "-e", filepath.Join(dir, "error.log"))
+	writeFile(t, file, fmt.Appendf(nil, nginxStreamConf, dir, me, group, nginxStreamModule, runtime.NumCPU(), buffer, at.relay, at.dc))
+	pid := startRelay(t, at, binary, "-p", dir, "-c", file, "-e", filepath.Join(dir, "error.log"))
 	pids := []int{pid}
 	until(t, func() (bool, string) {
 		pids = append(pids[:1], children(t, pid)...)
 		return len(pids) == 1+runtime.NumCPU(), fmt.Sprintf("nginx has %d workers", len(pids)-1)
 	})
-	return standing{addr: addr, pids: pids}
+	return pids
 }
 
 // children returns the processes that a process has started.
@@ -137,23 +160,21 @@ var buildCopyRelay = sync.OnceValues(func() (string, error) {
 	return binary, nil
 })
 
-func startCopyRelay(t *testing.T, dc string, _ load) standing {
+func startCopyRelay(t *testing.T, at place, _ load) []int {
 	binary, err := buildCopyRelay()
 	if err != nil {
 		t.Fatal(err)
 	}
-	addr := freeAddr(t)
-	pid := startRelay(t, binary, addr, dc)
-	return standing{addr: addr, pids: []int{pid}}
+	return []int{startRelay(t, at, binary, at.relay, at.dc)}
 }
 
 // startRelay runs a command until the test ends.
-func startRelay(t *testing.T, name string, args ...string) (pid int) {
+func startRelay(t *testing.T, at place, name string, args ...string) (pid int) {
 	t.Helper()
 	cmd := exec.Command(name, args...)
 	said := &syncBuffer{}
 	cmd.Stdout, cmd.Stderr = said, said
-	if err := cmd.Start(); err != nil {
+	if err := at.startRelay(cmd); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
