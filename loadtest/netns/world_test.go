@@ -142,6 +142,28 @@ func TestApart(t *testing.T) {
 	}
 }
 
+// TestPortsReturn: the host's own setting is changed, and nobody else's.
+func TestPortsReturn(t *testing.T) {
+	setting := func() string {
+		text, err := os.ReadFile("/proc/sys/net/ipv4/tcp_tw_reuse")
+		if err != nil {
+			t.Error(err)
+		}
+		return strings.TrimSpace(string(text))
+	}
+	before := setting()
+	w := newWorld(t, Options{})
+	w.Do(Proxy, func() error {
+		if got := setting(); got != "1" {
+			t.Errorf("tcp_tw_reuse is %s on a host", got)
+		}
+		return nil
+	})
+	if got := setting(); got != before {
+		t.Errorf("tcp_tw_reuse is %s here, %s before", got, before)
+	}
+}
+
 // TestRate: bytes take the time that the rate says, in either direction of the proxy's port, and only there. A busy machine
 // makes it longer, so that only the lower bound can be tested here.
 func TestRate(t *testing.T) {
