@@ -92,9 +92,22 @@ func usage(t *testing.T) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
+// TestOtherProcess looks at one that has said something, since one that has just begun has no figures yet.
 func TestOtherProcess(t *testing.T) {
-	cmd := exec.Command("sleep", "60")
+	cmd := exec.Command("cat")
+	input, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	output, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	input.Write([]byte("x"))
+	if _, err := output.Read(make([]byte, 1)); err != nil {
 		t.Fatal(err)
 	}
 	pid := cmd.Process.Pid
