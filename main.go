@@ -22,6 +22,7 @@ type commands struct {
 	GenerateSecret generateSecret `cmd:"" help:"Make a secret that looks like a web site."`
 	Link           link           `cmd:"" help:"Print the links that people open to use the proxy."`
 	Shape          shape          `cmd:"" help:"Compare the proxy with the site that it looks like; grade the site."`
+	Loadtest       load           `cmd:"" help:"Put the proxy under load and measure it."`
 	Version        showVersion    `cmd:"" help:"Print the version."`
 }
 
