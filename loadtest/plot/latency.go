@@ -16,7 +16,7 @@ import (
 func latencyPanels(runs []*run) (panels []panel) {
 	highest, low, high := 0.0, math.Inf(1), 0.0
 	for _, kind := range latencyKinds(runs) {
-		p := panel{title: "latency, " + kind, xName: "percentile"}
+		p := panel{title: "latency, " + kind, xName: "percentile", notesBelow: true}
 		for _, r := range runs {
 			points := latencyPoints(r.Latency[kind])
 			if len(points) == 0 {

@@ -28,7 +28,7 @@ func memoryPanels(runs []*run) (panels []panel) {
 			for _, at := range points {
 				most, top = max(most, at.x), max(top, at.y)
 			}
-			fit := fitLine(points)
+			fit := fitLine(loaded(points))
 			p.lines = append(p.lines, line{run: r, points: points, fit: &fit, note: fit.String()})
 		}
 		const mib = 1 << 20
@@ -92,6 +92,16 @@ func busy(r *loadtest.Report, row []float64) bool {
 type straight struct {
 	base, slope float64
 	off         float64 // the largest distance of a point, as a part of the line's value there
+}
+
+// loaded leaves out the points with no connections where there is a line without them: as in the metrics of a report, what
+// the first connections cost beside their own memory is not part of what each costs.
+func loaded(points []point) []point {
+	first := slices.IndexFunc(points, func(p point) bool { return p.x > 0 })
+	if rest := points[first:]; rest[0].x < rest[len(rest)-1].x {
+		return rest
+	}
+	return points
 }
 
 // fitLine is the line of least squares. The points are at two places at least.

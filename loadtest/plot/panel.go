@@ -50,11 +50,15 @@ func (p *panel) place(at point) (x, y float64) {
 	return p.x.at(at.x) * panelWidth, (1 - p.y.at(at.y)) * panelHeight
 }
 
-// drawNotes writes into the upper left corner, which lines that rise leave free. White around the letters keeps them
-// legible where one does not.
+// drawNotes writes into a corner that lines which rise leave free. White around the letters keeps them legible where one
+// does not.
 func (p *panel) drawNotes(b *strings.Builder) {
+	x, y, anchor := 10, 20, "start"
+	if p.notesBelow {
+		x, y, anchor = panelWidth-10, panelHeight-12-noteLine*(len(p.lines)-1), "end"
+	}
 	for i, l := range p.lines {
-		fmt.Fprintf(b, `<text x="10" y="%d" fill="%s" stroke="white" stroke-width="4" paint-order="stroke">%s: %s</text>`+"\n",
-			20+16*i, l.run.colour, html.EscapeString(l.run.name), html.EscapeString(l.note))
+		fmt.Fprintf(b, `<text x="%d" y="%d" text-anchor="%s" fill="%s" stroke="white" stroke-width="4" paint-order="stroke">%s: %s</text>`+"\n",
+			x, y+noteLine*i, anchor, l.run.colour, html.EscapeString(l.run.name), html.EscapeString(l.note))
 	}
 }

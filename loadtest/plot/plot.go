@@ -18,7 +18,7 @@ const (
 	left, right             = 72, 24 // of a panel: labels of its y axis, and air
 	above, below            = 40, 52 // title; labels and name of its x axis
 	columns                 = 2
-	legendLine              = 20
+	legendLine, noteLine    = 20, 16
 	edge                    = 16
 )
 
@@ -38,6 +38,7 @@ type panel struct {
 	title, xName string
 	x, y         axis
 	lines        []line
+	notesBelow   bool // in the lower right corner, not in the upper left
 }
 
 // line is a run's in a panel.

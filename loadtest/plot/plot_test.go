@@ -127,6 +127,18 @@ func TestFitLine(t *testing.T) {
 	}
 }
 
+func TestLoaded(t *testing.T) {
+	for _, test := range []struct{ all, want []point }{
+		{[]point{{0, 1}, {5, 2}, {9, 3}}, []point{{5, 2}, {9, 3}}},
+		{[]point{{0, 1}, {0, 2}, {9, 3}}, []point{{0, 1}, {0, 2}, {9, 3}}},
+		{[]point{{5, 2}, {9, 3}}, []point{{5, 2}, {9, 3}}},
+	} {
+		if got := loaded(test.all); !slices.Equal(got, test.want) {
+			t.Errorf("%v of %v", got, test.all)
+		}
+	}
+}
+
 func TestAxes(t *testing.T) {
 	label := func(v float64) string { return plain(v) }
 	for _, test := range []struct {
