@@ -17,6 +17,7 @@ missing() {
 		command -v "$tool" >/dev/null || echo "$packages"
 	done <<-LIST
 		nginx    nginx
+		haproxy  haproxy
 		curl     curl
 		openssl  openssl
 		ip       iproute2
@@ -25,6 +26,7 @@ missing() {
 		npm      npm
 		zbarimg  zbar-tools
 	LIST
+	[ -e /usr/lib/nginx/modules/ngx_stream_module.so ] || echo libnginx-mod-stream
 	compiles || echo gcc libc6-dev # the race detector is linked by gcc
 }
 
@@ -53,7 +55,9 @@ install_packages() {
 	forbid_services
 	apt-get -qq update
 	apt-get -qq install -y --no-install-recommends "$@"
-	case " $* " in *" nginx "*) disable_service nginx ;; esac
+	for service in nginx haproxy; do
+		case " $* " in *" $service "*) disable_service "$service" ;; esac
+	done
 }
 
 tdlib_loads() { (cd tdlib && node -e 'require("tdl"); require("fs").accessSync(require("prebuilt-tdlib").getTdjson())' 2>/dev/null); }

@@ -4,10 +4,14 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
+	"strconv"
 	"syscall"
 	"testing"
 	"time"
+
+	"mtrelay/loadtest/netns"
 )
 
 // TestMemory: 64 MiB more show in every figure that counts them, and they are ours alone.
@@ -88,9 +92,22 @@ func usage(t *testing.T) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
+// TestOtherProcess looks at one that has said something, since one that has just begun has no figures yet.
 func TestOtherProcess(t *testing.T) {
-	cmd := exec.Command("sleep", "60")
+	cmd := exec.Command("cat")
+	input, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	output, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	input.Write([]byte("x"))
+	if _, err := output.Read(make([]byte, 1)); err != nil {
 		t.Fatal(err)
 	}
 	pid := cmd.Process.Pid
@@ -108,6 +125,61 @@ func TestOtherProcess(t *testing.T) {
 	}
 	if d, err := CPU(pid); err == nil {
 		t.Errorf("CPU of a process that has ended: %v", d)
+	}
+}
+
+// TestCgroup: what a process takes is charged to its own cgroup, and a shared one says nothing about it.
+func TestCgroup(t *testing.T) {
+	cmd := exec.Command("sh", "-c", "read line; x=$(head -c 20000000 /dev/zero | tr '\\0' x); read line")
+	input, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer cmd.Process.Kill()
+	pid := cmd.Process.Pid
+	if p, err := Read(pid); err != nil || p.Cgroup != 0 {
+		t.Errorf("%+v: the cgroup is this process's too (%v)", p, err)
+	}
+	isolate(t, pid)
+	input.Write([]byte("\n"))
+	var p Process
+	for start := time.Now(); p.Cgroup < 20_000_000 && time.Since(start) < 30*time.Second; time.Sleep(10 * time.Millisecond) {
+		if p, err = Read(pid); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if p.Cgroup < 20_000_000 || p.Cgroup > 200_000_000 {
+		t.Errorf("%+v: 20 MB were to be charged", p)
+	}
+	input.Close()
+	cmd.Wait()
+}
+
+// isolate moves a process into a cgroup of its own, which is removed in the end. In version 2 a group either holds
+// processes or divides its memory among groups, so the new one is beside ours there.
+func isolate(t *testing.T, pid int) {
+	t.Helper()
+	dir, file := memoryCgroup(os.Getpid())
+	if dir == "" {
+		t.Skip("no cgroup accounts for the memory of this process")
+	}
+	if file == "memory.current" {
+		dir = filepath.Dir(dir)
+	}
+	dir = filepath.Join(dir, "mtrelay-test-"+strconv.Itoa(pid))
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Skip(err)
+	}
+	t.Cleanup(func() {
+		if err := os.Remove(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0); err != nil {
+		t.Skip(err)
 	}
 }
 
@@ -140,6 +212,35 @@ func TestSockets(t *testing.T) {
 		if grown := readSockets(t).Memory - before.Memory; grown < unread {
 			t.Errorf("%s: %d unread bytes, and the memory has grown by %d", addr, unread, grown)
 		}
+	}
+}
+
+// TestSocketsElsewhere: a process is asked about in the network namespace that it is in.
+func TestSocketsElsewhere(t *testing.T) {
+	w, err := netns.Make(t.Context(), netns.Options{})
+	if err != nil {
+		t.Skip(err)
+	}
+	defer w.Close()
+	l, err := w.Listen(netns.Proxy, "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	f, err := l.(*net.TCPListener).File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	cmd := exec.Command("sleep", "60")
+	cmd.ExtraFiles = []*os.File{f}
+	if err := w.Start(netns.Proxy, cmd); err != nil {
+		t.Fatal(err)
+	}
+	defer cmd.Wait()
+	defer cmd.Process.Kill()
+	if s, err := ReadSockets(cmd.Process.Pid); err != nil || s.Count != 1 {
+		t.Errorf("%+v, not the listener that it was given (%v)", s, err)
 	}
 }
 

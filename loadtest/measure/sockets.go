@@ -2,6 +2,7 @@ package measure
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -9,6 +10,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"mtrelay/loadtest/netns"
 )
 
 // Sockets is what the kernel holds for a process's TCP connections and listeners.
@@ -21,24 +24,26 @@ type Sockets struct {
 	Memory int64
 }
 
-// ReadSockets asks the kernel for all TCP sockets (sock_diag(7)) and sums up those that the process has open.
+// ReadSockets asks the kernel for all TCP sockets of the process's network namespace (sock_diag(7)) and sums up those that
+// the process has open. It takes 10 µs for each of them.
 func ReadSockets(pid int) (s Sockets, err error) {
 	own, err := socketInodes(pid)
 	if err != nil {
 		return s, err
 	}
-	for _, family := range []byte{unix.AF_INET, unix.AF_INET6} {
-		err := dumpSockets(family, func(inode uint32, memory int64) {
-			if own[inode] {
-				s.Count++
-				s.Memory += memory
-			}
-		})
-		if err != nil {
-			return s, fmt.Errorf("sockets of process %d: %w", pid, err)
+	add := func(inode uint32, memory int64) {
+		if own[inode] {
+			s.Count++
+			s.Memory += memory
 		}
 	}
-	return s, nil
+	err = netns.At(fmt.Sprintf("/proc/%d/ns/net", pid), func() error {
+		return errors.Join(dumpSockets(unix.AF_INET, add), dumpSockets(unix.AF_INET6, add))
+	})
+	if err != nil {
+		err = fmt.Errorf("sockets of process %d: %w", pid, err)
+	}
+	return s, err
 }
 
 // socketInodes returns the inodes of a process's sockets, of any kind: each is the target "socket:[inode]" of a link.
