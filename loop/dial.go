@@ -305,7 +305,7 @@ func (p *pair) adopt(fd int, ev uint32) {
 	u.fd = int32(fd)
 	u.readable = ev&eventIn != 0
 	u.hangup = ev&eventHangup != 0
-	p.loop.table[fd] = u
+	p.loop.enter(fd, u)
 }
 
 // cancel closes what is under way.

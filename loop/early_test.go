@@ -80,8 +80,8 @@ func (s *Server) askedEarly() bool {
 	for _, l := range s.loops {
 		l.call(func(l *loop) {
 			found := false
-			for _, source := range l.table {
-				if c, ok := source.(*socket); ok && c.pair.session.Deadline() == c.pair.accepted.Add(l.opts.Handshake) {
+			for c := range l.sockets() {
+				if c.pair.session.Deadline() == c.pair.accepted.Add(l.opts.Handshake) {
 					found = true
 				}
 			}

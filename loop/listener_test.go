@@ -73,8 +73,8 @@ func TestAcceptedSocketsInheritOptions(t *testing.T) {
 	} {
 		got := make(chan int, 1)
 		s.loops[0].call(func(l *loop) {
-			for _, source := range l.table {
-				if s, ok := source.(*socket); ok && s.side == test.side {
+			for s := range l.sockets() {
+				if s.side == test.side {
 					n, err := unix.GetsockoptInt(int(s.fd), test.level, test.opt)
 					if err != nil {
 						n = -1

@@ -27,7 +27,7 @@ type loop struct {
 	opts   *Options
 	report *reporter
 	poller *netpoll.Poller
-	table  []source // by descriptor; nil: not ours (any more)
+	others map[int]source // by descriptor: what is no socket of a pair, see table
 	pairs  int
 
 	origin time.Time // what now counts from
@@ -71,6 +71,7 @@ func newLoop(s *Server) (*loop, error) {
 		poller:  poller,
 		origin:  time.Now().Add(-time.Second), // so that now is never 0, which means "no instant"
 		empty:   make(chan struct{}),
+		others:  make(map[int]source),
 		avoid:   make(map[netip.AddrPort]clock.Time),
 		scratch: make([]byte, scratchSize),
 		bufs:    make([][]byte, 0, maxVectors),
@@ -92,8 +93,8 @@ func newLoop(s *Server) (*loop, error) {
 func (l *loop) run() {
 	err := l.poller.Polling(func(fd int, events netpoll.IOEvent, _ netpoll.IOFlags) error {
 		l.tick()
-		if fd < len(l.table) && l.table[fd] != nil {
-			l.table[fd].ready(events)
+		if s := l.owner(fd); s != nil {
+			s.ready(events)
 		}
 		l.armAlarm()
 		return nil
@@ -116,22 +117,15 @@ func (l *loop) watch(fd int, s source) error {
 	l.enter(fd, s)
 	l.registered.FD = fd
 	if err := l.poller.AddReadWrite(&l.registered, true); err != nil {
-		l.table[fd] = nil
+		l.leave(fd)
 		return err
 	}
 	return nil
 }
 
-func (l *loop) enter(fd int, s source) {
-	for fd >= len(l.table) {
-		l.table = append(l.table, nil)
-	}
-	l.table[fd] = s
-}
-
 // drop takes fd out of the poller at once and closes it after the next batch of events.
 func (l *loop) drop(fd int) {
-	l.table[fd] = nil
+	l.leave(fd)
 	_ = l.poller.Delete(fd)
 	l.dropped = append(l.dropped, fd)
 	l.kick.request(l)
@@ -165,10 +159,8 @@ func (l *loop) forget() {
 // closeAll ends everything at once. The poller stays open for Server.Close.
 func (l *loop) closeAll() {
 	l.drain()
-	for _, s := range l.table {
-		if s, ok := s.(*socket); ok {
-			s.pair.close()
-		}
+	for s := range l.sockets() {
+		s.pair.close()
 	}
 	l.closeDropped()
 	l.closeDropped()

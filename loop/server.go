@@ -48,6 +48,7 @@ type Server struct {
 	looks   []atomic.Pointer[relay.Look] // by front; what the scout has seen of it
 	frontOf []int                        // by secret
 	loops   []*loop
+	sockets table // of all loops
 	bound   []netip.AddrPort
 
 	clients  places // connected
