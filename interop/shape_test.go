@@ -166,10 +166,10 @@ func compare(t *testing.T, f shapeFront, frontAddr, proxyAddr string, c batch, p
 		failed = true
 	}
 	if failed {
-		t.Logf("front: %v", brief(first[0]))
-		t.Logf("front: %v", brief(first[1]))
-		t.Logf("ours:  %v", brief(ours[0]))
-		t.Logf("ours:  %v", brief(ours[1]))
+		for i := range min(2, c.times) {
+			t.Logf("front: %v", brief(first[i]))
+			t.Logf("ours:  %v", brief(ours[i]))
+		}
 	}
 }
 

@@ -14,7 +14,7 @@ func (s *Session) feedInit(now clock.Time, p []byte, out *Out) {
 	o := s.hold(payload)
 	switch {
 	case !ok:
-		s.finish(now, ReasonBadRecord, withAlert, out)
+		s.finish(now, ReasonBadRecord, fatalAlert, out)
 	case len(o.held) >= initLen:
 		s.useInit(now, out)
 	}
@@ -27,13 +27,13 @@ func (s *Session) useInit(now clock.Time, out *Out) {
 	theirs := (*[initLen]byte)(o.held)
 	c, ok := parseInit(theirs, &env.Secrets[s.secret].Key)
 	if !ok {
-		s.finish(now, ReasonBadInit, withAlert, out)
+		s.finish(now, ReasonBadInit, fatalAlert, out)
 		return
 	}
 	s.dc = int16(c.dc)
 	addrs, id := env.DCs.Lookup(c.dc)
 	if len(addrs) == 0 {
-		s.finish(now, ReasonUnknownDC, withAlert, out)
+		s.finish(now, ReasonUnknownDC, closeNotify, out)
 		return
 	}
 	s.up.decrypt = c.up

@@ -193,7 +193,7 @@ func (s *Session) Dialed(now clock.Time, ok bool, out *Out) {
 		// unread bytes are left. Hence FIN without a byte, and the linger that keeps RST away.
 		s.finish(now, ReasonFrontUnreachable, withoutAlert, out)
 	default:
-		s.finish(now, ReasonDCUnreachable, withAlert, out)
+		s.finish(now, ReasonDCUnreachable, closeNotify, out)
 	}
 }
 

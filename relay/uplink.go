@@ -23,6 +23,6 @@ func (s *Session) uplink(now clock.Time, p []byte, out *Out) {
 	s.up.recode(payload)
 	out.Upstream = payload
 	if !ok {
-		s.finish(now, ReasonBadRecord, withAlert, out)
+		s.finish(now, ReasonBadRecord, fatalAlert, out)
 	}
 }

@@ -86,6 +86,20 @@ func serveHTTP(t *testing.T, h http.Handler, http2 bool, config *tls.Config) (ne
 	return w.Addr().(*net.TCPAddr).AddrPort(), w
 }
 
+// serveSite serves site, through a listener of the test's making.
+func serveSite(t *testing.T, http2 bool, through func(net.Listener) net.Listener) netip.AddrPort {
+	t.Helper()
+	s := httptest.NewUnstartedServer(site())
+	s.EnableHTTP2 = http2
+	s.TLS = &tls.Config{}
+	s.Config.ErrorLog = log.New(io.Discard, "", 0)
+	address := s.Listener.Addr().(*net.TCPAddr).AddrPort()
+	s.Listener = through(s.Listener)
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	return address
+}
+
 // site has a small page that shows two things, one of them 300 KB long.
 func site() *http.ServeMux {
 	m := http.NewServeMux()
