@@ -5,6 +5,7 @@ import (
 	"net"
 	"slices"
 	"testing"
+	"time"
 
 	"mtrelay/doppel"
 	"mtrelay/tlsfront"
@@ -33,18 +34,25 @@ func TestEndings(t *testing.T) {
 		name          string
 		http2, tacit  bool
 		hangUp        bool
+		tired         bool // keeps no connection for as long as the pause is
 		clientIsFirst bool
 		said          tlsfront.Farewell
 	}{
-		{"HTTP/1.1, we leave", false, false, false, true, tlsfront.FarewellSaid},
-		{"HTTP/1.1, it leaves", false, false, true, false, tlsfront.FarewellSaid},
-		{"HTTP/1.1, we leave, tacit", false, true, false, true, tlsfront.FarewellOmitted},
-		{"HTTP/1.1, it leaves, tacit", false, true, true, false, tlsfront.FarewellOmitted},
-		{"HTTP/2, we leave", true, false, false, true, tlsfront.FarewellSaid},
-		{"HTTP/2, we leave, tacit", true, true, false, true, tlsfront.FarewellOmitted},
+		{"HTTP/1.1, we leave", false, false, false, false, true, tlsfront.FarewellSaid},
+		{"HTTP/1.1, it leaves", false, false, true, false, false, tlsfront.FarewellSaid},
+		{"HTTP/1.1, we leave, tacit", false, true, false, false, true, tlsfront.FarewellOmitted},
+		{"HTTP/1.1, it leaves, tacit", false, true, true, false, false, tlsfront.FarewellOmitted},
+		{"HTTP/2, we leave", true, false, false, false, true, tlsfront.FarewellSaid},
+		{"HTTP/2, we leave, tacit", true, true, false, false, true, tlsfront.FarewellOmitted},
+		{"HTTP/1.1, it left in the pause", false, false, false, true, false, tlsfront.FarewellSaid},
+		{"HTTP/1.1, it left in the pause, tacit", false, true, false, true, false, tlsfront.FarewellOmitted},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			address := serveSite(t, c.http2, func(l net.Listener) net.Listener {
+			idle := time.Hour
+			if c.tired {
+				idle = patient.pauses[0] / 20
+			}
+			address := serveSite(t, c.http2, idle, func(l net.Listener) net.Listener {
 				if c.tacit {
 					return tacit{l}
 				}
@@ -59,7 +67,9 @@ func TestEndings(t *testing.T) {
 			if want := (ending{c.clientIsFirst, c.said}); f.ending != want {
 				t.Errorf("%+v, want %+v", f.ending, want)
 			}
-			checkBursts(t, f.trace.Bursts)
+			if !c.tired {
+				checkBursts(t, f.trace.Bursts)
+			}
 			for _, b := range f.trace.Bursts {
 				if slices.ContainsFunc(b.Records, func(r doppel.Record) bool { return r.Size == farewell }) {
 					t.Error("the farewell is taken for a part of a response")

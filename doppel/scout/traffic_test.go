@@ -16,6 +16,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"mtrelay/doppel"
 )
@@ -86,15 +87,15 @@ func serveHTTP(t *testing.T, h http.Handler, http2 bool, config *tls.Config) (ne
 	return w.Addr().(*net.TCPAddr).AddrPort(), w
 }
 
-// serveSite serves site, through a listener of the test's making.
-func serveSite(t *testing.T, http2 bool, through func(net.Listener) net.Listener) netip.AddrPort {
+// serveSite serves site through a listener of the test's making, and keeps idle connections that long.
+func serveSite(t *testing.T, http2 bool, idle time.Duration, through func(net.Listener) net.Listener) netip.AddrPort {
 	t.Helper()
 	s := httptest.NewUnstartedServer(site())
 	s.EnableHTTP2 = http2
 	s.TLS = &tls.Config{}
 	s.Config.ErrorLog = log.New(io.Discard, "", 0)
 	address := s.Listener.Addr().(*net.TCPAddr).AddrPort()
-	s.Listener = through(s.Listener)
+	s.Listener, s.Config.IdleTimeout = through(s.Listener), idle
 	s.StartTLS()
 	t.Cleanup(s.Close)
 	return address

@@ -268,7 +268,7 @@ func (w *wire) leave(serverFirst bool, patience time.Duration) (e ending) {
 	w.mu.Lock()
 	w.left = len(w.down)
 	w.mu.Unlock()
-	if serverFirst {
+	if serverFirst || w.said() { // whoever read that did not read on to the FIN
 		w.drain(patience)
 	}
 	if e.clientFirst = !w.eof; e.clientFirst {
@@ -296,15 +296,21 @@ func (w *wire) drain(patience time.Duration) {
 
 // farewell says what came before the server's FIN.
 func (w *wire) farewell() tlsfront.Farewell {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	switch n := len(w.down); {
+	switch {
 	case !w.eof:
 		return tlsfront.FarewellUnknown
-	case n > 0 && w.down[n-1].size == farewell:
+	case w.said():
 		return tlsfront.FarewellSaid
 	}
 	return tlsfront.FarewellOmitted
+}
+
+// said reports whether the last record is a farewell.
+func (w *wire) said() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n := len(w.down)
+	return n > 0 && w.down[n-1].size == farewell
 }
 
 // dataRecords leaves out what TLS 1.2 sends in the clear, and lengths that a model has no use for.
