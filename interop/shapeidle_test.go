@@ -73,7 +73,7 @@ func collectClients(t *testing.T, s *scene, n int) {
 			t.Cleanup(func() { c.Close() })
 			c.SetDeadline(time.Now().Add(10 * patience))
 			_, err = c.Write(newOrder(3000, clientEnds))
-			errs[i] = errors.Join(err, relaytest.CheckPattern(c, seedDown, 3000))
+			errs[i] = errors.Join(err, checkFrame(c, 3000))
 		})
 	}
 	wg.Wait()

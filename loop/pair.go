@@ -136,7 +136,7 @@ func (p *pair) pullUpstream(s *socket, want int) int {
 	}
 	bufs := p.session.UpstreamBuffers(l.now, l.scratch, min(want, s.readLimit(p.client(), l.now)), avail, l.bufs[:0])
 	if len(bufs) == 0 { // the shape changed its mind
-		p.shapeDue = p.session.Due(l.now)
+		p.shapeDue = p.session.Retry(l.now)
 		return 0
 	}
 	asked := 0
@@ -168,7 +168,25 @@ func (p *pair) shaped(s *socket) (avail int, ok bool) {
 	if err != nil {
 		return 0, true // the read tells
 	}
+	if avail == 0 && !s.hangup {
+		s.readable = false // a read now would take what comes just then, unplanned
+		return 0, false
+	}
+	p.peek(s, avail)
 	return avail, true
+}
+
+// peek shows the session what waits, if it has to know where messages end.
+func (p *pair) peek(s *socket, avail int) {
+	n := p.session.Peek(avail)
+	if n == 0 {
+		return
+	}
+	buf := p.loop.scratch[:n]
+	n, err := retry(func() (int, error) { return sysPeek(int(s.fd), buf) })
+	if err == nil {
+		p.session.Peeked(buf[:n])
+	}
 }
 
 // pullCrumb reads what is left behind n bytes if that is too little for a record of its own: left to the next

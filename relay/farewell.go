@@ -51,14 +51,19 @@ func (f *farewell) fill(p []byte) {
 
 // streamAt returns the key stream from byte n on.
 func (k keyIV) streamAt(n uint64) cipher.Stream {
-	high, low := binary.BigEndian.Uint64(k.iv[:]), binary.BigEndian.Uint64(k.iv[8:])
-	low, carry := bits.Add64(low, n/aes.BlockSize, 0)
-	binary.BigEndian.PutUint64(k.iv[:], high+carry)
-	binary.BigEndian.PutUint64(k.iv[8:], low)
+	k.counterAt(k.iv[:], n/aes.BlockSize)
 	stream := k.stream()
 	var skipped [aes.BlockSize]byte
 	stream.XORKeyStream(skipped[:n%aes.BlockSize], skipped[:n%aes.BlockSize])
 	return stream
+}
+
+// counterAt writes into p the counter of the key stream's block n.
+func (k *keyIV) counterAt(p []byte, n uint64) {
+	high, low := binary.BigEndian.Uint64(k.iv[:]), binary.BigEndian.Uint64(k.iv[8:])
+	low, carry := bits.Add64(low, n, 0)
+	binary.BigEndian.PutUint64(p, high+carry)
+	binary.BigEndian.PutUint64(p[8:], low)
 }
 
 // appendAlert adds the record to what the client gets.

@@ -38,6 +38,8 @@ type Session struct {
 	down     *recoder // nil in pass-through
 	deframer tlsfront.Deframer
 	farewell farewell
+	frames   frames
+	held     clock.Time // until when bytes of a frame that goes on may wait for a whole record; 0: none do
 	pacer    doppel.Pacer
 	sides    [2]side
 	dc       int16
@@ -117,7 +119,7 @@ func (s *Session) Client(now clock.Time, p []byte, out *Out) {
 		if s.fronted {
 			out.Upstream = p
 		} else {
-			s.pacer.Uplink(now)
+			s.spoke(now)
 			s.uplink(now, p, out)
 		}
 	}
@@ -155,8 +157,10 @@ func (s *Session) Upstream(now clock.Time, scratch []byte, n int, out *Out) {
 		return
 	case len(s.env.planned) > 0:
 		out.Client = s.framePlanned(scratch, n)
+		return
 	default:
 		s.tickets = noTickets // they come first, or not at all
+		s.frames.lost = true
 		out.Client = s.downlink(scratch, n)
 	}
 	s.farewell.sent += uint64(n)
