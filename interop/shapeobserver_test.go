@@ -304,7 +304,7 @@ func serveOrders(c *relaytest.DCConn) {
 				}
 			}
 		}
-		if sendFrame(c, n) != nil {
+		if inFrames(n, func(n int64) error { return sendFrame(c, n) }) != nil {
 			return
 		}
 		if o[8] == thenCloses {
@@ -313,6 +313,22 @@ func serveOrders(c *relaytest.DCConn) {
 			return
 		}
 	}
+}
+
+// inFrames calls each with the lengths of the frames that n bytes come in: those in which clients fetch files.
+func inFrames(n int64, each func(n int64) error) error {
+	const most, least = 512 << 10, 64
+	for n > 0 {
+		k := min(n, most)
+		if n-k > 0 && n-k < least {
+			k -= least
+		}
+		if err := each(k); err != nil {
+			return err
+		}
+		n -= k
+	}
+	return nil
 }
 
 // sendFrame sends n bytes as a DC sends a message: behind its length, as the padded intermediate transport has it.
@@ -346,7 +362,7 @@ func visitProxy(ctx context.Context, addr string, n int, who ender) (download, e
 	w.asking()
 	_, err = c.Write(newOrder(n, who))
 	if err == nil {
-		err = checkFrame(c, int64(n))
+		err = inFrames(int64(n), func(n int64) error { return checkFrame(c, n) })
 	}
 	if err == nil && who == serverEnds {
 		_, err = c.ReadEnd()

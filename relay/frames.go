@@ -32,6 +32,9 @@ const (
 	// holdTime bounds how long bytes wait for others of their frame: a round trip to a far DC, which lets its congestion
 	// window come in one go, and less than the silence that begins a burst.
 	holdTime = 200 * time.Millisecond
+	// coarseHold takes its place where a segment is longer than a record, which it is on loopback only: what is left unread
+	// there may keep the window below a segment, and the sender waits for a timer then.
+	coarseHold = 2 * time.Millisecond
 	// farFromEnd is so much that the next record does not depend on what follows: a record and a tail.
 	farFromEnd = tlsfront.MaxRecord + 128
 )
@@ -138,10 +141,20 @@ func (s *Session) announced(avail int) int {
 // holds reports whether what is too little for a record still waits for more of its frame.
 func (s *Session) holds(now clock.Time) bool {
 	if s.held == 0 {
-		s.held = now.Add(holdTime)
+		s.held = now.Add(s.patienceForFrames())
 	}
 	return now < s.held
 }
+
+func (s *Session) patienceForFrames() time.Duration {
+	if s.coarse {
+		return coarseHold
+	}
+	return holdTime
+}
+
+// Segments tells how long the upstream's segments are at most.
+func (s *Session) Segments(longest int) { s.coarse = longest > tlsfront.FullRecord }
 
 // Retry returns when to ask for UpstreamBuffers again that had no room, if nothing comes before.
 func (s *Session) Retry(now clock.Time) clock.Time {

@@ -54,6 +54,7 @@ type Session struct {
 	early    early
 	front    int16 // index of the front that early is about
 	tickets  uint8 // records so far that were cut like tickets
+	coarse   bool  // the upstream's segments are longer than records
 	scanning bool  // the ClientHello is whole, not all secrets are tried
 }
 
