@@ -65,6 +65,9 @@ func (l *learner) learnTail() {
 	var with, without []int // lengths of responses
 	gaps := 0
 	for _, r := range l.all {
+		if r.cut {
+			continue
+		}
 		n := len(r.sizes)
 		if n < 2 || r.sizes[n-1] != size {
 			without = append(without, r.bytes())
@@ -76,7 +79,7 @@ func (l *learner) learnTail() {
 		}
 	}
 	from, wrong := separate(with, without)
-	if len(with) < 2 || wrong*5 > len(l.all) {
+	if len(with) < 2 || wrong*5 > len(with)+len(without) {
 		return
 	}
 	if len(without) == 0 {
@@ -87,7 +90,7 @@ func (l *learner) learnTail() {
 	}
 	for _, r := range l.all {
 		n := len(r.sizes)
-		r.tail = n > 1 && r.sizes[n-1] == size
+		r.tail = n > 1 && r.sizes[n-1] == size && !r.cut
 	}
 	m := &l.model
 	m.tail, m.tailFrom, m.tailWaited = uint16(size), uint32(min(from, math.MaxInt32)), uint32(gaps<<16/len(with))
@@ -100,7 +103,7 @@ func (l *learner) learnTail() {
 func (l *learner) commonEnd() (best int) {
 	var counts [maxTail + 1]int
 	for _, r := range l.all {
-		if n := len(r.sizes); n > 1 && r.sizes[n-1] <= maxTail {
+		if n := len(r.sizes); n > 1 && r.sizes[n-1] <= maxTail && !r.cut {
 			counts[r.sizes[n-1]]++
 		}
 	}

@@ -229,6 +229,19 @@ func TestTail(t *testing.T) {
 	}
 }
 
+// TestCutResponsesHaveNoEnd: that the watcher had seen enough says nothing about tails.
+func TestCutResponsesHaveNoEnd(t *testing.T) {
+	var traces []Trace
+	for range 3 {
+		traces = append(traces,
+			Trace{Bursts: []Burst{{Records: records(0, 0, 4000, 200, 22)}, {Records: records(ms, 0, 4000, 300, 22)}}},
+			Trace{Bursts: []Burst{{Records: records(0, 0, slices.Repeat([]int{4000}, 500)...), Cut: true}}})
+	}
+	if m := Learn(traces, DRSAuto); m.Tail() != 22 || m.Quality().TailFrom > 4222 {
+		t.Errorf("a tail of %d bytes from %d on, want 22 from 4222 on", m.Tail(), m.Quality().TailFrom)
+	}
+}
+
 // TestTailThatWasNone: when more bytes come before the tail is due, it was not the end.
 func TestTailThatWasNone(t *testing.T) {
 	m := taught(goServer{chunked: true, off: true})

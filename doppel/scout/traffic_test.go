@@ -242,7 +242,7 @@ func TestFetchEndsAtItsLimit(t *testing.T) {
 		p := testPlan(root()...)
 		p.limit = 1 << 20
 		f, err := fetch(t.Context(), address, testHost, p, patient)
-		if err != nil || f.bytes > p.limit || f.bytes < p.limit*9/10 || len(f.trace.Bursts) != 1 {
+		if err != nil || f.bytes > p.limit || f.bytes < p.limit*9/10 || len(f.trace.Bursts) != 1 || !f.trace.Bursts[0].Cut {
 			t.Errorf("%d bytes, %d bursts, %v, want almost %d and one", f.bytes, len(f.trace.Bursts), err, p.limit)
 		}
 	}

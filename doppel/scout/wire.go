@@ -237,7 +237,8 @@ func (w *wire) trace() (bursts []doppel.Burst, tickets []int) {
 			hi = min(hi, w.asks[i+1].first)
 		}
 		if records := dataRecords(down[min(lo, hi):hi]); len(records) > 0 {
-			bursts = append(bursts, doppel.Burst{Asked: a.at, Records: records})
+			cut := i == len(w.asks)-1 && w.err == errEnough
+			bursts = append(bursts, doppel.Burst{Asked: a.at, Records: records, Cut: cut})
 		}
 	}
 	return bursts, tickets
