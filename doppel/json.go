@@ -77,7 +77,7 @@ func (j *modelJSON) check() error {
 	steps := 0
 	for _, s := range j.Starts {
 		steps += len(s.Steps)
-		if s.Offset < 0 || len(s.Steps) == 0 || len(s.Steps) > maxStartLen {
+		if s.Offset < greeting || len(s.Steps) == 0 || len(s.Steps) > maxStartLen {
 			return errors.New("a start without records, with too many, or before its connection")
 		}
 		if err := checkSteps(s.Steps); err != nil {

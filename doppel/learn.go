@@ -18,8 +18,9 @@ const (
 	// usualTailFrom is assumed when no response was without: two of net/http's buffers, the first with the header, the other full.
 	usualTailFrom = 8 << 10
 
-	fewRecords = 16 // are no sample
-	blockLen   = 64 // of records that stay together when only a part is kept
+	fewRecords  = 16 // are no sample
+	greetingLen = 8  // first records of a burst by which it is told whether it is a greeting
+	blockLen    = 64 // of records that stay together when only a part is kept
 )
 
 // Learn makes a model of what was observed; nil when there was no record.
@@ -50,6 +51,7 @@ type learner struct {
 	model Model
 
 	small  bool            // records grow, in an unknown way
+	greets bool            // the first burst of a connection is like no other
 	length int             // records of a burst's start
 	later  []time.Duration // gaps behind starts, zeros included
 	early  []time.Duration // gaps in starts
@@ -153,14 +155,50 @@ func (l *learner) learnGrowth() {
 			}
 		}
 	}
+	l.small = l.small && !m.quality.GrowsLikeGo
 	for _, r := range l.all {
 		if m.quality.GrowsLikeGo {
 			r.undoGrowth()
-		} else if !l.small {
-			r.offset = 0 // all bursts are alike, wherever on their connection
+		}
+		if !l.small {
+			r.offset = 0 // bursts are alike, wherever on their connection
 		}
 	}
-	l.small = l.small && !m.quality.GrowsLikeGo
+	l.learnGreeting()
+}
+
+// learnGreeting tells first bursts of connections apart, if they differ from those that would be like them otherwise.
+func (l *learner) learnGreeting() {
+	var first, others [greetingLen][]int // sizes, by the record's place
+	for _, c := range l.seen {
+		for i, r := range c {
+			for k, size := range r.sizes[:min(r.whole(), greetingLen)] {
+				if i == 0 {
+					first[k] = append(first[k], size)
+				} else if r.offset == 0 {
+					others[k] = append(others[k], size)
+				}
+			}
+		}
+	}
+	for k := range first {
+		slices.Sort(first[k])
+		slices.Sort(others[k])
+		l.greets = l.greets || len(others[k]) > 0 && unlike(first[k], others[k])
+	}
+	for _, c := range l.seen {
+		if l.greets {
+			c[0].offset = greeting
+		}
+	}
+}
+
+// unlike reports whether two sorted samples have hardly anything in common. Less may come from what was fetched first.
+func unlike(a, b []int) bool { return surelyApart(a, b) && apart(a, b) > 0.5 }
+
+// isFresh reports whether a burst is one of those that differ most from the steady state.
+func (l *learner) isFresh(r *response) bool {
+	return r.offset == greeting || r.offset == 0 && (l.small || !l.greets)
 }
 
 // learnLength finds how many records of a burst differ from later ones, in ever wider windows.
@@ -187,7 +225,7 @@ func (s *sample) add(t sample) {
 // between collects the records low..high of bursts on fresh connections, or on others.
 func (l *learner) between(low, high int, fresh bool) (s sample) {
 	for _, r := range l.all {
-		if (r.offset == 0) != fresh {
+		if l.isFresh(r) != fresh {
 			continue
 		}
 		for i := low; i < min(high, r.whole()); i++ {
@@ -211,8 +249,13 @@ func differs(some, rest []int) bool {
 		return false
 	}
 	slices.Sort(rest)
-	d := apart(some, rest)
-	n, k := float64(len(some)), float64(len(rest))
+	return surelyApart(some, rest)
+}
+
+// surelyApart compares two sorted samples.
+func surelyApart(a, b []int) bool {
+	d := apart(a, b)
+	n, k := float64(len(a)), float64(len(b))
 	return d > minApart && d*d > chance*chance*(n+k)/(n*k)
 }
 
@@ -220,7 +263,7 @@ func differs(some, rest []int) bool {
 func (l *learner) learnStarts() {
 	m := &l.model
 	for _, r := range l.all {
-		if n := min(l.length, r.whole()); n > 0 && !(r.offset == 0 && l.hidesGrowth()) {
+		if n := min(l.length, r.whole()); n > 0 && !(r.offset <= 0 && l.hidesGrowth()) {
 			s := start{offset: r.offset, steps: make([]step, n)}
 			for i := range s.steps {
 				s.steps[i] = r.step(i)

@@ -1,6 +1,7 @@
 package doppel
 
 import (
+	"encoding/json"
 	"slices"
 	"testing"
 	"time"
@@ -239,6 +240,44 @@ func TestCutResponsesHaveNoEnd(t *testing.T) {
 	}
 	if m := Learn(traces, DRSAuto); m.Tail() != 22 || m.Quality().TailFrom > 4222 {
 		t.Errorf("a tail of %d bytes from %d on, want 22 from 4222 on", m.Tail(), m.Quality().TailFrom)
+	}
+}
+
+// TestGreeting: what only the first burst of a connection begins with is not replayed in later ones, and not lost there.
+func TestGreeting(t *testing.T) {
+	first := []int{56, 30, 26, 39, 8192, 8192, 8192, 500}
+	later := []int{39, 8192, 8192, 8192, 500}
+	var traces []Trace
+	for range 5 {
+		traces = append(traces, Trace{Bursts: []Burst{
+			{Records: records(0, 0, first...)}, {Records: records(ms, 0, later...)}, {Records: records(2*ms, 0, later...)},
+		}})
+	}
+	m := Learn(traces, DRSAuto)
+	b, err := json.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stored := new(Model)
+	if err := json.Unmarshal(b, stored); err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range []*Model{m, stored} {
+		for seed := range uint64(10) {
+			var p Pacer
+			rnd, now := newRand(seed), clock.Time(time.Hour)
+			for i, want := range [][]int{first, later, later} {
+				now = now.Add(time.Second)
+				p.Uplink(now)
+				var got []int
+				for _, r := range burst(&p, m, &now, rnd, 40_000)[:len(want)-1] {
+					got = append(got, r.Size)
+				}
+				if !slices.Equal(got, want[:len(want)-1]) {
+					t.Fatalf("burst %d: records of %v, want %v", i, got, want)
+				}
+			}
+		}
 	}
 }
 

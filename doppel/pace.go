@@ -42,17 +42,18 @@ type Pacer struct {
 
 const inSteady = math.MaxUint16
 
-type pacerFlags uint8
+type pacerFlags uint16
 
 const (
-	drawn  pacerFlags = 1 << iota // size and due are those of the next record
-	first                         // which is the first of a burst
-	dry                           // there was nothing more to send behind the last record
-	asked                         // the client spoke while there was nothing to send
-	ending                        // NextOf left bytes for a tail
-	last                          // NextOf saw no more bytes than the next record takes
-	tail                          // the next record is a tail
-	goesOn                        // the current write has more than rest
+	drawn   pacerFlags = 1 << iota // size and due are those of the next record
+	first                          // which is the first of a burst
+	dry                            // there was nothing more to send behind the last record
+	asked                          // the client spoke while there was nothing to send
+	ending                         // NextOf left bytes for a tail
+	last                           // NextOf saw no more bytes than the next record takes
+	tail                           // the next record is a tail
+	goesOn                         // the current write has more than rest
+	greeted                        // a record left on this connection
 )
 
 // is reports whether all of the flags are set.
@@ -95,11 +96,15 @@ func (p *Pacer) begin(m *Model, now clock.Time, rnd *rand.Rand) {
 	if p.resets(m, now) {
 		p.bytes, p.records = 0, 0
 	}
-	p.flags = drawn | first
+	p.flags = drawn | first | p.flags&greeted
 	p.due = now
 	p.at, p.rest, p.burst = 0, 0, 0
 	p.block = uint16(below(uint32(len(m.steady)), rnd.Uint32()))
-	p.start = m.pickStart(classOf(int(p.bytes)), 0, rnd.Uint32())
+	class := classOf(int(p.bytes))
+	if !p.is(greeted) {
+		class = classOf(greeting)
+	}
+	p.start = m.pickStart(class, 0, rnd.Uint32())
 	p.draw(m, rnd)
 }
 
@@ -137,7 +142,7 @@ func (p *Pacer) Sent(m *Model, now clock.Time, n int, rnd *rand.Rand) {
 		m = defaultModel
 	}
 	before := p.flags
-	p.flags = drawn | before&goesOn
+	p.flags = drawn | greeted | before&goesOn
 	if n <= int(p.size)-minSize || before&last != 0 {
 		p.flags |= dry
 	}
