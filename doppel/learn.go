@@ -18,9 +18,10 @@ const (
 	// usualTailFrom is assumed when no response was without: two of net/http's buffers, the first with the header, the other full.
 	usualTailFrom = 8 << 10
 
-	fewRecords  = 16 // are no sample
-	greetingLen = 8  // first records of a burst by which it is told whether it is a greeting
-	blockLen    = 64 // of records that stay together when only a part is kept
+	fewRecords    = 16 // are no sample
+	greetingLen   = 8  // first records of a burst by which it is told whether it is a greeting
+	leastGreeting = 4  // records of one: SETTINGS, WINDOW_UPDATE, acknowledgement, header
+	blockLen      = 64 // of records that stay together when only a part is kept
 )
 
 // Learn makes a model of what was observed; nil when there was no record.
@@ -51,7 +52,7 @@ type learner struct {
 	model Model
 
 	small  bool            // records grow, in an unknown way
-	greets bool            // the first burst of a connection is like no other
+	greets int             // records by which the first burst of a connection is like no other
 	length int             // records of a burst's start
 	later  []time.Duration // gaps behind starts, zeros included
 	early  []time.Duration // gaps in starts
@@ -184,10 +185,12 @@ func (l *learner) learnGreeting() {
 	for k := range first {
 		slices.Sort(first[k])
 		slices.Sort(others[k])
-		l.greets = l.greets || len(others[k]) > 0 && unlike(first[k], others[k])
+		if len(others[k]) > 0 && unlike(first[k], others[k]) {
+			l.greets = max(k+1, leastGreeting)
+		}
 	}
 	for _, c := range l.seen {
-		if l.greets {
+		if l.greets > 0 {
 			c[0].offset = greeting
 		}
 	}
@@ -198,12 +201,12 @@ func unlike(a, b []int) bool { return surelyApart(a, b) && apart(a, b) > 0.5 }
 
 // isFresh reports whether a burst is one of those that differ most from the steady state.
 func (l *learner) isFresh(r *response) bool {
-	return r.offset == greeting || r.offset == 0 && (l.small || !l.greets)
+	return r.offset == greeting || r.offset == 0 && (l.small || l.greets == 0)
 }
 
 // learnLength finds how many records of a burst differ from later ones, in ever wider windows.
 func (l *learner) learnLength() {
-	l.length = 1 // it carries the response's header
+	l.length = max(1, l.greets) // the first carries the response's header
 	for low, high := 1, 2; high <= maxStartLen; low, high = high, 2*high {
 		fresh, again := l.between(low, high, true), l.between(low, high, false)
 		rest := l.between(high, 1<<30, true)

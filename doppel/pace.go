@@ -109,7 +109,7 @@ func (p *Pacer) begin(m *Model, now clock.Time, rnd *rand.Rand) {
 }
 
 // NextOf is Next for a caller who knows how many bytes are there to be sent. When they are the last, for now, the record leaves
-// room for the model's tail, which comes next. It never leaves less than the smallest record of TLS.
+// room for the model's tail, which comes next. It never leaves less than the smallest record of TLS, but takes it along.
 func (p *Pacer) NextOf(m *Model, now clock.Time, left int, rnd *rand.Rand) (size int, due clock.Time) {
 	if m == nil {
 		m = defaultModel
@@ -129,11 +129,16 @@ func (p *Pacer) NextOf(m *Model, now clock.Time, left int, rnd *rand.Rand) (size
 	case m.tail > 0 && left >= minSize+rest && plus(p.burst, left) >= m.tailFrom && !p.is(tail):
 		p.flags |= ending
 		return left - rest, due
-	case left > size && left >= 2*minSize:
+	case left > size && left >= 2*minSize && (left > fullSize || p.limited(m)):
 		return min(left-minSize, maxSize), due
 	}
 	p.flags |= last
 	return max(size, min(left, maxSize)), due
+}
+
+// limited reports whether the next record is as long as any may be.
+func (p *Pacer) limited(m *Model) bool {
+	return p.size >= fullSize || m.drs == DRSOn && int(p.size) >= goLimit(int(p.records), int(p.bytes))
 }
 
 // Sent tells that a record of n bytes of payload left, and draws the next.

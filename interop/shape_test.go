@@ -165,7 +165,7 @@ func compare(t *testing.T, f shapeFront, frontAddr, proxyAddr string, c batch, p
 		t.Logf("\n%s", histograms("gap in us", inMicros(a.gaps), inMicros(o.gaps), []int{10, 30, 100, 300, 500, 1000, 1500, 2000, 3000, 5000, 7500, 10000, 15000, 20000, 30000, 50000, 100000, 1 << 30}))
 		failed = true
 	}
-	if failed {
+	if failed || len(first[0].records) < 20 {
 		for i := range min(2, c.times) {
 			t.Logf("front: %v", brief(first[i]))
 			t.Logf("ours:  %v", brief(ours[i]))
@@ -270,6 +270,9 @@ func (s *shapeStage) behindSlowDC(t *testing.T) {
 func (s *shapeStage) listEndings(t *testing.T, front int) {
 	f := s.fronts[front]
 	for _, who := range []ender{serverEnds, clientEnds} {
+		if who == serverEnds && f.proto == "h2" {
+			continue
+		}
 		theirs := collect(t, 10, 1, func(ctx context.Context, _ int) (download, error) {
 			return visitFront(ctx, f.addr, "4k", f.proto, who)
 		})
