@@ -145,6 +145,9 @@ func faithful(files ...string) string {
 	return fmt.Sprintf("urls = %s\nrepeats-per-raid = %d\nmin-rate = \"0b\"\n", list(files), raidRepeats)
 }
 
+// manyClients is a proxy's limit for the test of idle sessions.
+const manyClients = "concurrency = 9500"
+
 // A shapeStage is the fronts and proxies of TestShape. They are there all at once, so that the scouts look at the same time.
 type shapeStage struct {
 	long   bool
@@ -171,18 +174,18 @@ func setShapeStage(t *testing.T) *shapeStage {
 		}
 	}
 	for _, f := range s.fronts {
-		s.like = append(s.like, startShaped(t, f.addr, faithful("/4k", "/64k", "/1m", "/20m")))
+		s.like = append(s.like, startShaped(t, f.addr, faithful("/4k", "/64k", "/1m", "/20m"), manyClients))
 	}
 	thinking := goFront(t, "thinking", "http/1.1", http.HandlerFunc(think), files)
 	nobody := fmt.Sprintf("127.0.0.1:%d", freePort(t))
 	const top = "loops = 1" // two share clients by a hash, seldom evenly
 	learning := func(url string) string { return fmt.Sprintf("urls = [%q]\nrepeats-per-raid = %d\n", url, raidRepeats) }
 	s.fast = []taught{
-		{"unshaped", startShaped(t, nobody, "enabled = false\n", top)},
+		{"unshaped", startShaped(t, nobody, "enabled = false\n", top, manyClients)},
 		{"by default", startShaped(t, nobody, "", top)},
 		{"3 KB after 150 ms", startShaped(t, thinking.addr, learning("/"), top)},
 		{"400 KB file", startShaped(t, s.fronts[0].addr, learning("/400k"), top)},
-		{"chunks with pauses", startShaped(t, s.fronts[2].addr, learning("/1m"), top)},
+		{"chunks with pauses", startShaped(t, s.fronts[2].addr, learning("/1m"), top, manyClients)},
 	}
 	for _, p := range s.like {
 		p.learned(t, raidRepeats)

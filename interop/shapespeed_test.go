@@ -101,9 +101,12 @@ func median(values []float64) float64 {
 	return sorted[len(sorted)/2]
 }
 
+var fairLook = 2*time.Second
+
 // shareFairly has many downloads go on at once, and an echo beside them.
 func shareFairly(t *testing.T, s *scene) (fair float64) {
-	const many, look = 50, 2 * time.Second
+	const many = 50
+	look := fairLook
 	clients := make([]*relaytest.Client, many)
 	for i := range clients {
 		clients[i] = s.dial(t, shapeDC)
