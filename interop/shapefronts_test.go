@@ -14,6 +14,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"mtrelay/relay/relaytest"
 )
 
 // shapeSizes are the downloads that are compared, by the name of the file.
@@ -154,6 +156,7 @@ type shapeStage struct {
 	site   *site
 	fronts []shapeFront
 	like   []*scene // the proxies that look like the fronts, faithfully
+	far    *scene   // looks like the first front, and its DC is behind a path
 	fast   []taught // those whose speeds are compared; the first has no shape
 }
 
@@ -176,6 +179,7 @@ func setShapeStage(t *testing.T) *shapeStage {
 	for _, f := range s.fronts {
 		s.like = append(s.like, startShaped(t, f.addr, faithful("/4k", "/64k", "/1m", "/20m"), manyClients))
 	}
+	s.far = startFar(t, s.fronts[0].addr)
 	thinking := goFront(t, "thinking", "http/1.1", http.HandlerFunc(think), files)
 	nobody := fmt.Sprintf("127.0.0.1:%d", freePort(t))
 	const top = "loops = 1" // two share clients by a hash, seldom evenly
@@ -187,13 +191,26 @@ func setShapeStage(t *testing.T) *shapeStage {
 		{"400 KB file", startShaped(t, s.fronts[0].addr, learning("/400k"), top)},
 		{"chunks with pauses", startShaped(t, s.fronts[2].addr, learning("/1m"), top, manyClients)},
 	}
-	for _, p := range s.like {
+	for _, p := range append(s.like, s.far) {
 		p.learned(t, raidRepeats)
 	}
 	for _, p := range s.fast[2:] {
 		p.proxy.learned(t, raidRepeats)
 	}
 	return s
+}
+
+// startFar runs a proxy whose DC for orders is behind a path.
+func startFar(t *testing.T, front string) *scene {
+	dc, err := relaytest.ListenDC("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dc.Serve(serveOrders)
+	t.Cleanup(func() { dc.Close() })
+	return startScene(t, sceneConfig{
+		front: front, dcs: []string{lengthen(t, dc.Addr())}, tables: "[defense.doppelganger]\n" + faithful("/64k", "/1m"),
+	})
 }
 
 // think answers as a site does that has a database.

@@ -58,16 +58,20 @@ func (s *socket) ready(ev uint32) {
 	if ev&eventHangup != 0 {
 		s.hangup = true
 	}
-	s.pair.turn()
+	if !s.pair.queued { // else its turn comes, and a second one would be unfair to the others
+		s.pair.turn()
+	}
 }
 
 // readLimit returns how much may be read from s at once: much only when the other side, if that is a
-// client, is known to have room for it, since what the other side does not take stays in our memory.
-func (s *socket) readLimit(dst *socket, now clock.Time) int {
-	if !s.large || now < dst.smallUntil || !dst.roomy() {
+// client, is known to have room for it, since what the other side does not take stays in our memory. What is left of the
+// budget bounds it too, in whole records: without that a turn of large reads would move half as much again as one of small
+// reads, and of many downloads some would be faster than others.
+func (s *socket) readLimit(dst *socket, budget int) int {
+	if !s.large || s.pair.loop.now < dst.smallUntil || budget <= smallRead || !dst.roomy() {
 		return smallRead
 	}
-	return largeRead
+	return min(largeRead, (budget+smallRead-1)/smallRead*smallRead)
 }
 
 // roomy tells whether the kernel would take a large write for s whole, as far as TCP_NOTSENT_LOWAT goes.
