@@ -197,7 +197,11 @@ func (l *learner) learnGreeting() {
 }
 
 // unlike reports whether two sorted samples have hardly anything in common. Less may come from what was fetched first.
-func unlike(a, b []int) bool { return surelyApart(a, b) && apart(a, b) > 0.5 }
+// Three connections with three bursts each are enough to tell when they have nothing in common.
+func unlike(a, b []int) bool {
+	d, n, k := apart(a, b), float64(len(a)), float64(len(b))
+	return d > 0.5 && d*d*n*k/(n+k) >= 2
+}
 
 // isFresh reports whether a burst is one of those that differ most from the steady state.
 func (l *learner) isFresh(r *response) bool {
@@ -267,7 +271,7 @@ func (l *learner) learnStarts() {
 	m := &l.model
 	for _, r := range l.all {
 		if n := min(l.length, r.whole()); n > 0 && !(r.offset <= 0 && l.hidesGrowth()) {
-			s := start{offset: r.offset, steps: make([]step, n)}
+			s := start{offset: r.offset, bytes: r.bytes(), steps: make([]step, n)}
 			for i := range s.steps {
 				s.steps[i] = r.step(i)
 				if i > 0 {

@@ -248,7 +248,7 @@ func TestGreeting(t *testing.T) {
 	first := []int{56, 30, 26, 39, 8192, 8192, 8192, 500}
 	later := []int{39, 8192, 8192, 8192, 500}
 	var traces []Trace
-	for range 5 {
+	for range 3 {
 		traces = append(traces, Trace{Bursts: []Burst{
 			{Records: records(0, 0, first...)}, {Records: records(ms, 0, later...)}, {Records: records(2*ms, 0, later...)},
 		}})
@@ -276,6 +276,29 @@ func TestGreeting(t *testing.T) {
 				if !slices.Equal(got, want[:len(want)-1]) {
 					t.Fatalf("burst %d: records of %v, want %v", i, got, want)
 				}
+			}
+		}
+	}
+}
+
+// TestStartsFitTheLength: a long response begins as a long one did.
+func TestStartsFitTheLength(t *testing.T) {
+	page := func(header, n int) Burst {
+		return Burst{Records: records(0, 0, append([]int{header}, slices.Repeat([]int{4000}, n)...)...)}
+	}
+	var traces []Trace
+	pages := []Burst{page(180, 2), page(185, 20), page(190, 500)}
+	for range 9 {
+		traces = append(traces, Trace{Bursts: pages})
+		pages = append(pages[1:], pages[0])
+	}
+	m := Learn(traces, DRSAuto)
+	for seed := range uint64(20) {
+		for _, c := range []struct{ left, want int }{{7000, 180}, {100_000, 185}, {50_000, 185}, {10 << 20, 190}} {
+			var p Pacer
+			p.flags = greeted
+			if size, _ := p.NextOf(m, 1, c.left, newRand(seed)); size != c.want {
+				t.Errorf("%d bytes begin with a record of %d, want %d", c.left, size, c.want)
 			}
 		}
 	}

@@ -28,6 +28,7 @@ type Model struct {
 // start is the first records of a burst that was observed.
 type start struct {
 	offset int // bytes that its connection had sent before, since the last reset; or greeting
+	bytes  int // of its response, as far as it was seen
 	steps  []step
 }
 

@@ -20,6 +20,8 @@ const (
 	meanBlock = 32
 
 	jumpTries = 8
+
+	aboutAsLong = 1.25 // times as far from a length as the nearest is
 )
 
 // Pacer shapes the downlink of one session. The zero value is a new connection. It may be given another Model at any time.
@@ -54,6 +56,7 @@ const (
 	tail                           // the next record is a tail
 	goesOn                         // the current write has more than rest
 	greeted                        // a record left on this connection
+	fitted                         // the start is that of a response of such a length
 )
 
 // is reports whether all of the flags are set.
@@ -100,12 +103,27 @@ func (p *Pacer) begin(m *Model, now clock.Time, rnd *rand.Rand) {
 	p.due = now
 	p.at, p.rest, p.burst = 0, 0, 0
 	p.block = uint16(below(uint32(len(m.steady)), rnd.Uint32()))
-	class := classOf(int(p.bytes))
-	if !p.is(greeted) {
-		class = classOf(greeting)
-	}
-	p.start = m.pickStart(class, 0, rnd.Uint32())
+	p.start = m.pickStart(p.class(), 0, rnd.Uint32())
 	p.draw(m, rnd)
+}
+
+// class is that of a burst which begins now.
+func (p *Pacer) class() int {
+	if !p.is(greeted) {
+		return classOf(greeting)
+	}
+	return classOf(int(p.bytes))
+}
+
+// fit draws the first record of a burst again, now that its length is known: from a response of about that length, since
+// a longer one has a longer header.
+func (p *Pacer) fit(m *Model, left int, rnd *rand.Rand) {
+	p.flags |= fitted
+	if start := m.nearStart(p.class(), left, rnd); start != inSteady {
+		p.start, p.at, p.rest = start, 0, 0
+		p.flags &^= goesOn
+		p.draw(m, rnd)
+	}
 }
 
 // NextOf is Next for a caller who knows how many bytes are there to be sent. When they are the last, for now, the record leaves
@@ -122,6 +140,10 @@ func (p *Pacer) NextOf(m *Model, now clock.Time, left int, rnd *rand.Rand) (size
 		p.due = due // it has waited already, and Next has said until when
 	}
 	size, due = p.Next(m, now, rnd)
+	if p.is(first) && !p.is(fitted) {
+		p.fit(m, left, rnd)
+		size = int(p.size)
+	}
 	rest := max(int(m.tail), minSize)
 	switch {
 	case left >= size+rest:
@@ -280,6 +302,29 @@ func (m *Model) pickStart(class, at int, u uint32) uint16 {
 	}
 	return c.low + uint16(below(uint32(n), u))
 }
+
+// nearStart returns a start of the class whose response was about as long, or inSteady when there is none.
+func (m *Model) nearStart(class, length int, rnd *rand.Rand) (picked uint16) {
+	c := m.classes[class]
+	best := math.Inf(1)
+	for _, s := range m.starts[c.low:c.high] {
+		best = min(best, unevenness(s.bytes, length))
+	}
+	picked = inSteady
+	met := uint32(0)
+	for i, s := range m.starts[c.low:c.high] {
+		if unevenness(s.bytes, length) > best*aboutAsLong {
+			continue
+		}
+		if met++; below(met, rnd.Uint32()) == 0 { // each of those met with the same probability
+			picked = c.low + uint16(i)
+		}
+	}
+	return picked
+}
+
+// unevenness is the greater of two lengths by the smaller.
+func unevenness(a, b int) float64 { return float64(max(a, b, 1)) / float64(max(min(a, b), 1)) }
 
 // below maps a uniform number of 32 bits to 0..n-1.
 func below(n, u uint32) uint32 { return uint32(uint64(n) * uint64(u) >> 32) }
