@@ -56,7 +56,7 @@ func growsLikeGo(seen []connection) bool {
 // been limited. Only the order of writes is the application's, and it is the same wherever in its growth a connection is.
 func (r *response) undoGrowth() {
 	whole := r.whole()
-	u := response{idle: r.idle, tail: r.tail}
+	u := response{idle: r.idle, tail: r.tail, cut: r.cut}
 	write, sent := 0, r.offset // bytes of plain text of the write so far; payload of the connection
 	var gap time.Duration
 	for i, size := range r.sizes[:whole] {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 )
@@ -27,6 +28,7 @@ type modelJSON struct {
 
 type startJSON struct {
 	Offset int    `json:"offset"`
+	Bytes  int    `json:"bytes,omitempty"`
 	Steps  []step `json:"steps"`
 }
 
@@ -38,7 +40,7 @@ func (m *Model) MarshalJSON() ([]byte, error) {
 		DRS: m.drs, ResetAfter: m.resetAfter, Tail: m.tail, TailFrom: m.tailFrom, TailWaited: m.tailWaited, Quality: m.quality,
 	}
 	for _, s := range m.starts {
-		j.Starts = append(j.Starts, startJSON{s.offset, s.steps})
+		j.Starts = append(j.Starts, startJSON{s.offset, s.bytes, s.steps})
 	}
 	return json.Marshal(j)
 }
@@ -59,7 +61,7 @@ func (m *Model) UnmarshalJSON(b []byte) error {
 	copy(m.startGaps[:], j.StartGaps)
 	copy(m.steadyGaps[:], j.SteadyGaps)
 	for _, s := range j.Starts {
-		m.starts = append(m.starts, start{s.Offset, s.Steps})
+		m.starts = append(m.starts, start{s.Offset, s.Bytes, s.Steps})
 	}
 	m.arrange()
 	return nil
@@ -77,8 +79,8 @@ func (j *modelJSON) check() error {
 	steps := 0
 	for _, s := range j.Starts {
 		steps += len(s.Steps)
-		if s.Offset < 0 || len(s.Steps) == 0 || len(s.Steps) > maxStartLen {
-			return errors.New("a start without records, with too many, or before its connection")
+		if s.Offset < greeting || s.Bytes < 0 || s.Bytes > math.MaxInt32 || len(s.Steps) == 0 || len(s.Steps) > maxStartLen {
+			return errors.New("a start without records, with too many, of no length, or before its connection")
 		}
 		if err := checkSteps(s.Steps); err != nil {
 			return err

@@ -18,8 +18,10 @@ const (
 	// usualTailFrom is assumed when no response was without: two of net/http's buffers, the first with the header, the other full.
 	usualTailFrom = 8 << 10
 
-	fewRecords = 16 // are no sample
-	blockLen   = 64 // of records that stay together when only a part is kept
+	fewRecords    = 16 // are no sample
+	greetingLen   = 8  // first records of a burst by which it is told whether it is a greeting
+	leastGreeting = 4  // records of one: SETTINGS, WINDOW_UPDATE, acknowledgement, header
+	blockLen      = 64 // of records that stay together when only a part is kept
 )
 
 // Learn makes a model of what was observed; nil when there was no record.
@@ -50,6 +52,7 @@ type learner struct {
 	model Model
 
 	small  bool            // records grow, in an unknown way
+	greets int             // records by which the first burst of a connection is like no other
 	length int             // records of a burst's start
 	later  []time.Duration // gaps behind starts, zeros included
 	early  []time.Duration // gaps in starts
@@ -65,6 +68,9 @@ func (l *learner) learnTail() {
 	var with, without []int // lengths of responses
 	gaps := 0
 	for _, r := range l.all {
+		if r.cut {
+			continue
+		}
 		n := len(r.sizes)
 		if n < 2 || r.sizes[n-1] != size {
 			without = append(without, r.bytes())
@@ -76,7 +82,7 @@ func (l *learner) learnTail() {
 		}
 	}
 	from, wrong := separate(with, without)
-	if len(with) < 2 || wrong*5 > len(l.all) {
+	if len(with) < 2 || wrong*5 > len(with)+len(without) {
 		return
 	}
 	if len(without) == 0 {
@@ -87,7 +93,7 @@ func (l *learner) learnTail() {
 	}
 	for _, r := range l.all {
 		n := len(r.sizes)
-		r.tail = n > 1 && r.sizes[n-1] == size
+		r.tail = n > 1 && r.sizes[n-1] == size && !r.cut
 	}
 	m := &l.model
 	m.tail, m.tailFrom, m.tailWaited = uint16(size), uint32(min(from, math.MaxInt32)), uint32(gaps<<16/len(with))
@@ -100,7 +106,7 @@ func (l *learner) learnTail() {
 func (l *learner) commonEnd() (best int) {
 	var counts [maxTail + 1]int
 	for _, r := range l.all {
-		if n := len(r.sizes); n > 1 && r.sizes[n-1] <= maxTail {
+		if n := len(r.sizes); n > 1 && r.sizes[n-1] <= maxTail && !r.cut {
 			counts[r.sizes[n-1]]++
 		}
 	}
@@ -150,19 +156,61 @@ func (l *learner) learnGrowth() {
 			}
 		}
 	}
+	l.small = l.small && !m.quality.GrowsLikeGo
 	for _, r := range l.all {
 		if m.quality.GrowsLikeGo {
 			r.undoGrowth()
-		} else if !l.small {
-			r.offset = 0 // all bursts are alike, wherever on their connection
+		}
+		if !l.small {
+			r.offset = 0 // bursts are alike, wherever on their connection
 		}
 	}
-	l.small = l.small && !m.quality.GrowsLikeGo
+	l.learnGreeting()
+}
+
+// learnGreeting tells first bursts of connections apart, if they differ from those that would be like them otherwise.
+func (l *learner) learnGreeting() {
+	var first, others [greetingLen][]int // sizes, by the record's place
+	for _, c := range l.seen {
+		for i, r := range c {
+			for k, size := range r.sizes[:min(r.whole(), greetingLen)] {
+				if i == 0 {
+					first[k] = append(first[k], size)
+				} else if r.offset == 0 {
+					others[k] = append(others[k], size)
+				}
+			}
+		}
+	}
+	for k := range first {
+		slices.Sort(first[k])
+		slices.Sort(others[k])
+		if len(others[k]) > 0 && unlike(first[k], others[k]) {
+			l.greets = max(k+1, leastGreeting)
+		}
+	}
+	for _, c := range l.seen {
+		if l.greets > 0 {
+			c[0].offset = greeting
+		}
+	}
+}
+
+// unlike reports whether two sorted samples have hardly anything in common. Less may come from what was fetched first.
+// Three connections with three bursts each are enough to tell when they have nothing in common.
+func unlike(a, b []int) bool {
+	d, n, k := apart(a, b), float64(len(a)), float64(len(b))
+	return d > 0.5 && d*d*n*k/(n+k) >= 2
+}
+
+// isFresh reports whether a burst is one of those that differ most from the steady state.
+func (l *learner) isFresh(r *response) bool {
+	return r.offset == greeting || r.offset == 0 && (l.small || l.greets == 0)
 }
 
 // learnLength finds how many records of a burst differ from later ones, in ever wider windows.
 func (l *learner) learnLength() {
-	l.length = 1 // it carries the response's header
+	l.length = max(1, l.greets) // the first carries the response's header
 	for low, high := 1, 2; high <= maxStartLen; low, high = high, 2*high {
 		fresh, again := l.between(low, high, true), l.between(low, high, false)
 		rest := l.between(high, 1<<30, true)
@@ -184,7 +232,7 @@ func (s *sample) add(t sample) {
 // between collects the records low..high of bursts on fresh connections, or on others.
 func (l *learner) between(low, high int, fresh bool) (s sample) {
 	for _, r := range l.all {
-		if (r.offset == 0) != fresh {
+		if l.isFresh(r) != fresh {
 			continue
 		}
 		for i := low; i < min(high, r.whole()); i++ {
@@ -208,8 +256,13 @@ func differs(some, rest []int) bool {
 		return false
 	}
 	slices.Sort(rest)
-	d := apart(some, rest)
-	n, k := float64(len(some)), float64(len(rest))
+	return surelyApart(some, rest)
+}
+
+// surelyApart compares two sorted samples.
+func surelyApart(a, b []int) bool {
+	d := apart(a, b)
+	n, k := float64(len(a)), float64(len(b))
 	return d > minApart && d*d > chance*chance*(n+k)/(n*k)
 }
 
@@ -217,8 +270,8 @@ func differs(some, rest []int) bool {
 func (l *learner) learnStarts() {
 	m := &l.model
 	for _, r := range l.all {
-		if n := min(l.length, r.whole()); n > 0 && !(r.offset == 0 && l.hidesGrowth()) {
-			s := start{offset: r.offset, steps: make([]step, n)}
+		if n := min(l.length, r.whole()); n > 0 && !(r.offset <= 0 && l.hidesGrowth()) {
+			s := start{offset: r.offset, bytes: r.bytes(), steps: make([]step, n)}
 			for i := range s.steps {
 				s.steps[i] = r.step(i)
 				if i > 0 {

@@ -1,6 +1,7 @@
 package doppel
 
 import (
+	"encoding/json"
 	"slices"
 	"testing"
 	"time"
@@ -226,6 +227,80 @@ func TestTail(t *testing.T) {
 	}
 	if Learn([]Trace{chunk(22), chunk(30), chunk(40), chunk(50)}, DRSAuto).Tail() != 0 {
 		t.Error("rests of different lengths make no tail")
+	}
+}
+
+// TestCutResponsesHaveNoEnd: that the watcher had seen enough says nothing about tails.
+func TestCutResponsesHaveNoEnd(t *testing.T) {
+	var traces []Trace
+	for range 3 {
+		traces = append(traces,
+			Trace{Bursts: []Burst{{Records: records(0, 0, 4000, 200, 22)}, {Records: records(ms, 0, 4000, 300, 22)}}},
+			Trace{Bursts: []Burst{{Records: records(0, 0, slices.Repeat([]int{4000}, 500)...), Cut: true}}})
+	}
+	if m := Learn(traces, DRSAuto); m.Tail() != 22 || m.Quality().TailFrom > 4222 {
+		t.Errorf("a tail of %d bytes from %d on, want 22 from 4222 on", m.Tail(), m.Quality().TailFrom)
+	}
+}
+
+// TestGreeting: what only the first burst of a connection begins with is not replayed in later ones, and not lost there.
+func TestGreeting(t *testing.T) {
+	first := []int{56, 30, 26, 39, 8192, 8192, 8192, 500}
+	later := []int{39, 8192, 8192, 8192, 500}
+	var traces []Trace
+	for range 3 {
+		traces = append(traces, Trace{Bursts: []Burst{
+			{Records: records(0, 0, first...)}, {Records: records(ms, 0, later...)}, {Records: records(2*ms, 0, later...)},
+		}})
+	}
+	m := Learn(traces, DRSAuto)
+	b, err := json.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stored := new(Model)
+	if err := json.Unmarshal(b, stored); err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range []*Model{m, stored} {
+		for seed := range uint64(10) {
+			var p Pacer
+			rnd, now := newRand(seed), clock.Time(time.Hour)
+			for i, want := range [][]int{first, later, later} {
+				now = now.Add(time.Second)
+				p.Uplink(now)
+				var got []int
+				for _, r := range burst(&p, m, &now, rnd, 40_000)[:len(want)-1] {
+					got = append(got, r.Size)
+				}
+				if !slices.Equal(got, want[:len(want)-1]) {
+					t.Fatalf("burst %d: records of %v, want %v", i, got, want)
+				}
+			}
+		}
+	}
+}
+
+// TestStartsFitTheLength: a long response begins as a long one did.
+func TestStartsFitTheLength(t *testing.T) {
+	page := func(header, n int) Burst {
+		return Burst{Records: records(0, 0, append([]int{header}, slices.Repeat([]int{4000}, n)...)...)}
+	}
+	var traces []Trace
+	pages := []Burst{page(180, 2), page(185, 20), page(190, 500)}
+	for range 9 {
+		traces = append(traces, Trace{Bursts: pages})
+		pages = append(pages[1:], pages[0])
+	}
+	m := Learn(traces, DRSAuto)
+	for seed := range uint64(20) {
+		for _, c := range []struct{ left, want int }{{7000, 180}, {100_000, 185}, {50_000, 185}, {10 << 20, 190}} {
+			var p Pacer
+			p.flags = greeted
+			if size, _ := p.NextOf(m, 1, c.left, newRand(seed)); size != c.want {
+				t.Errorf("%d bytes begin with a record of %d, want %d", c.left, size, c.want)
+			}
+		}
 	}
 }
 

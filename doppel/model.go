@@ -27,7 +27,8 @@ type Model struct {
 
 // start is the first records of a burst that was observed.
 type start struct {
-	offset int // bytes that its connection had sent before, since the last reset
+	offset int // bytes that its connection had sent before, since the last reset; or greeting
+	bytes  int // of its response, as far as it was seen
 	steps  []step
 }
 
@@ -63,17 +64,28 @@ var defaultModel = new(Model)
 // Default is the model of a site that nothing is known of: full records, no gaps.
 func Default() *Model { return defaultModel }
 
-// Starts are in classes by the logarithm of their offset: class 0 are those of a connection that is fresh or was reset.
-const numClasses = 14
+// greeting is the offset of the first burst of a connection, where that is unlike all others: a server of HTTP/2 begins with
+// its SETTINGS.
+const greeting = -1
+
+// Starts are in classes by the logarithm of their offset: class 0 are greetings, class 1 those of a connection that is fresh
+// or was reset.
+const (
+	numClasses = 15
+	freshClass = 1
+)
 
 // classStarts is a range of Model.starts.
 type classStarts struct{ low, high uint16 }
 
 func classOf(offset int) int {
-	if offset <= 0 {
+	switch {
+	case offset < 0:
 		return 0
+	case offset == 0:
+		return freshClass
 	}
-	return min(1+bits.Len(uint(offset)>>10), numClasses-1)
+	return min(freshClass+1+bits.Len(uint(offset)>>10), numClasses-1)
 }
 
 // arrange sorts the starts and makes every later class lead to the nearest one that has some.
@@ -90,10 +102,13 @@ func (m *Model) arrange() {
 		c.high = uint16(i + 1)
 	}
 	m.classes = own
-	for class := 1; class < numClasses; class++ {
+	if own[0].high == 0 {
+		m.classes[0] = own[freshClass]
+	}
+	for class := freshClass + 1; class < numClasses; class++ {
 		for d := 1; d < numClasses && m.classes[class].high == 0; d++ {
 			for _, near := range [2]int{class + d, class - d} {
-				if near < numClasses && near >= 0 && own[near].high > 0 {
+				if near < numClasses && near >= freshClass && own[near].high > 0 {
 					m.classes[class] = own[near]
 					break
 				}

@@ -20,6 +20,8 @@ const (
 	meanBlock = 32
 
 	jumpTries = 8
+
+	aboutAsLong = 1.25 // times as far from a length as the nearest is
 )
 
 // Pacer shapes the downlink of one session. The zero value is a new connection. It may be given another Model at any time.
@@ -42,17 +44,19 @@ type Pacer struct {
 
 const inSteady = math.MaxUint16
 
-type pacerFlags uint8
+type pacerFlags uint16
 
 const (
-	drawn  pacerFlags = 1 << iota // size and due are those of the next record
-	first                         // which is the first of a burst
-	dry                           // there was nothing more to send behind the last record
-	asked                         // the client spoke while there was nothing to send
-	ending                        // NextOf left bytes for a tail
-	last                          // NextOf saw no more bytes than the next record takes
-	tail                          // the next record is a tail
-	goesOn                        // the current write has more than rest
+	drawn   pacerFlags = 1 << iota // size and due are those of the next record
+	first                          // which is the first of a burst
+	dry                            // there was nothing more to send behind the last record
+	asked                          // the client spoke while there was nothing to send
+	ending                         // NextOf left bytes for a tail
+	last                           // NextOf saw no more bytes than the next record takes
+	tail                           // the next record is a tail
+	goesOn                         // the current write has more than rest
+	greeted                        // a record left on this connection
+	fitted                         // the start is that of a response of such a length
 )
 
 // is reports whether all of the flags are set.
@@ -95,16 +99,35 @@ func (p *Pacer) begin(m *Model, now clock.Time, rnd *rand.Rand) {
 	if p.resets(m, now) {
 		p.bytes, p.records = 0, 0
 	}
-	p.flags = drawn | first
+	p.flags = drawn | first | p.flags&greeted
 	p.due = now
 	p.at, p.rest, p.burst = 0, 0, 0
 	p.block = uint16(below(uint32(len(m.steady)), rnd.Uint32()))
-	p.start = m.pickStart(classOf(int(p.bytes)), 0, rnd.Uint32())
+	p.start = m.pickStart(p.class(), 0, rnd.Uint32())
 	p.draw(m, rnd)
 }
 
+// class is that of a burst which begins now.
+func (p *Pacer) class() int {
+	if !p.is(greeted) {
+		return classOf(greeting)
+	}
+	return classOf(int(p.bytes))
+}
+
+// fit draws the first record of a burst again, now that its length is known: from a response of about that length, since
+// a longer one has a longer header.
+func (p *Pacer) fit(m *Model, left int, rnd *rand.Rand) {
+	p.flags |= fitted
+	if start := m.nearStart(p.class(), left, rnd); start != inSteady {
+		p.start, p.at, p.rest = start, 0, 0
+		p.flags &^= goesOn
+		p.draw(m, rnd)
+	}
+}
+
 // NextOf is Next for a caller who knows how many bytes are there to be sent. When they are the last, for now, the record leaves
-// room for the model's tail, which comes next. It never leaves less than the smallest record of TLS.
+// room for the model's tail, which comes next. It never leaves less than the smallest record of TLS, but takes it along.
 func (p *Pacer) NextOf(m *Model, now clock.Time, left int, rnd *rand.Rand) (size int, due clock.Time) {
 	if m == nil {
 		m = defaultModel
@@ -117,6 +140,10 @@ func (p *Pacer) NextOf(m *Model, now clock.Time, left int, rnd *rand.Rand) (size
 		p.due = due // it has waited already, and Next has said until when
 	}
 	size, due = p.Next(m, now, rnd)
+	if p.is(first) && !p.is(fitted) {
+		p.fit(m, left, rnd)
+		size = int(p.size)
+	}
 	rest := max(int(m.tail), minSize)
 	switch {
 	case left >= size+rest:
@@ -124,11 +151,16 @@ func (p *Pacer) NextOf(m *Model, now clock.Time, left int, rnd *rand.Rand) (size
 	case m.tail > 0 && left >= minSize+rest && plus(p.burst, left) >= m.tailFrom && !p.is(tail):
 		p.flags |= ending
 		return left - rest, due
-	case left > size && left >= 2*minSize:
+	case left > size && left >= 2*minSize && (left > fullSize || p.limited(m)):
 		return min(left-minSize, maxSize), due
 	}
 	p.flags |= last
 	return max(size, min(left, maxSize)), due
+}
+
+// limited reports whether the next record is as long as any may be.
+func (p *Pacer) limited(m *Model) bool {
+	return p.size >= fullSize || m.drs == DRSOn && int(p.size) >= goLimit(int(p.records), int(p.bytes))
 }
 
 // Sent tells that a record of n bytes of payload left, and draws the next.
@@ -137,7 +169,7 @@ func (p *Pacer) Sent(m *Model, now clock.Time, n int, rnd *rand.Rand) {
 		m = defaultModel
 	}
 	before := p.flags
-	p.flags = drawn | before&goesOn
+	p.flags = drawn | greeted | before&goesOn
 	if n <= int(p.size)-minSize || before&last != 0 {
 		p.flags |= dry
 	}
@@ -270,6 +302,29 @@ func (m *Model) pickStart(class, at int, u uint32) uint16 {
 	}
 	return c.low + uint16(below(uint32(n), u))
 }
+
+// nearStart returns a start of the class whose response was about as long, or inSteady when there is none.
+func (m *Model) nearStart(class, length int, rnd *rand.Rand) (picked uint16) {
+	c := m.classes[class]
+	best := math.Inf(1)
+	for _, s := range m.starts[c.low:c.high] {
+		best = min(best, unevenness(s.bytes, length))
+	}
+	picked = inSteady
+	met := uint32(0)
+	for i, s := range m.starts[c.low:c.high] {
+		if unevenness(s.bytes, length) > best*aboutAsLong {
+			continue
+		}
+		if met++; below(met, rnd.Uint32()) == 0 { // each of those met with the same probability
+			picked = c.low + uint16(i)
+		}
+	}
+	return picked
+}
+
+// unevenness is the greater of two lengths by the smaller.
+func unevenness(a, b int) float64 { return float64(max(a, b, 1)) / float64(max(min(a, b), 1)) }
 
 // below maps a uniform number of 32 bits to 0..n-1.
 func below(n, u uint32) uint32 { return uint32(uint64(n) * uint64(u) >> 32) }

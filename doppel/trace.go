@@ -12,6 +12,7 @@ type Record struct {
 type Burst struct {
 	Asked   time.Duration // when the request was sent, since the connection began
 	Records []Record
+	Cut     bool // the watcher left before its end
 }
 
 // Trace is one connection behind its handshake and the tickets that follow it.
@@ -63,6 +64,7 @@ type response struct {
 	offset int  // bytes that the connection had sent since its record sizes were last reset
 	before int  // records likewise
 	tail   bool // ends with the model's tail
+	cut    bool // its end was not seen
 }
 
 // whole is how many of the records were sized by the server, and not by the end of what it had to say.
@@ -104,7 +106,7 @@ func (t *Trace) observe() (c connection) {
 			gap := at - last
 			last = at
 			if r == nil {
-				r = &response{idle: gap}
+				r = &response{idle: gap, cut: b.Cut}
 				c = append(c, r)
 			}
 			if len(r.sizes) == 0 || gap > MaxGap {

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"mtrelay/relay/relaytest"
 )
 
 // shapeSizes are the downloads that are compared, by the name of the file.
@@ -103,17 +105,20 @@ func startShaped(t *testing.T, front, config string, top ...string) *scene {
 	return s
 }
 
-// raidRepeats is how often a raid of these tests looks at everything.
-const raidRepeats = 3
+// raidRepeats is how often a raid of these tests looks at everything; in the long run of TestShape as often as by default.
+const raidRepeats, defaultRepeats = 3, 10
 
 // learned waits until the proxy has seen all that its first raid shows. It tells of a first part early, of at most two
 // connections as long as one brings 8 MiB.
 func (s *scene) learned(t *testing.T, repeats int) {
 	t.Helper()
-	until(t, func() (bool, string) {
-		n := metric(t, s.proxy, `mtrelay_front_look_observed{front="`+siteHost+`",what="connections"}`)
-		return n >= repeats, fmt.Sprintf("the front was seen by %d connections", n)
-	})
+	end := time.Now().Add(time.Duration(repeats) * patience)
+	for n := 0; n < repeats; n = metric(t, s.proxy, `mtrelay_front_look_observed{front="`+siteHost+`",what="connections"}`) {
+		if time.Now().After(end) {
+			t.Fatalf("the front was seen by %d connections", n)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
 }
 
 // metric returns a value of /metrics, 0 when it is not there.
@@ -141,17 +146,24 @@ func metric(t *testing.T, p *proxy, name string) int {
 }
 
 // faithful is a table for learning files, with gaps as long as the front's.
-func faithful(files ...string) string {
-	return fmt.Sprintf("urls = %s\nrepeats-per-raid = %d\nmin-rate = \"0b\"\n", list(files), raidRepeats)
+func faithful(files ...string) string { return faithfully(raidRepeats, files...) }
+
+func faithfully(repeats int, files ...string) string {
+	return fmt.Sprintf("urls = %s\nrepeats-per-raid = %d\nmin-rate = \"0b\"\n", list(files), repeats)
 }
+
+// manyClients is a proxy's limit for the test of idle sessions.
+const manyClients = "concurrency = 9500"
 
 // A shapeStage is the fronts and proxies of TestShape. They are there all at once, so that the scouts look at the same time.
 type shapeStage struct {
-	long   bool
-	site   *site
-	fronts []shapeFront
-	like   []*scene // the proxies that look like the fronts, faithfully
-	fast   []taught // those whose speeds are compared; the first has no shape
+	long    bool
+	repeats int
+	site    *site
+	fronts  []shapeFront
+	like    []*scene // the proxies that look like the fronts, faithfully
+	far     *scene   // looks like the first front, and its DC is behind a path
+	fast    []taught // those whose speeds are compared; the first has no shape
 }
 
 // taught is a proxy with the default min-rate.
@@ -164,33 +176,51 @@ func setShapeStage(t *testing.T) *shapeStage {
 	t.Helper()
 	files := shapeFiles(t)
 	writeFile(t, filepath.Join(files.dir, "400k"), pattern(400_000))
-	s := &shapeStage{long: os.Getenv(longShapes) != "", site: files}
+	s := &shapeStage{long: os.Getenv(longShapes) != "", site: files, repeats: raidRepeats}
+	if s.long {
+		s.repeats = defaultRepeats
+	}
 	for _, proto := range []string{"http/1.1", "h2"} {
 		if proto == "http/1.1" || s.long {
 			s.fronts = append(s.fronts, nginxFront(t, files, proto), goFilesFront(t, files, proto), streamFront(t, files, proto))
 		}
 	}
 	for _, f := range s.fronts {
-		s.like = append(s.like, startShaped(t, f.addr, faithful("/4k", "/64k", "/1m", "/20m")))
+		s.like = append(s.like, startShaped(t, f.addr, faithfully(s.repeats, "/4k", "/64k", "/1m"), manyClients))
 	}
+	s.far = startFar(t, s.fronts[0].addr)
 	thinking := goFront(t, "thinking", "http/1.1", http.HandlerFunc(think), files)
 	nobody := fmt.Sprintf("127.0.0.1:%d", freePort(t))
 	const top = "loops = 1" // two share clients by a hash, seldom evenly
 	learning := func(url string) string { return fmt.Sprintf("urls = [%q]\nrepeats-per-raid = %d\n", url, raidRepeats) }
 	s.fast = []taught{
-		{"unshaped", startShaped(t, nobody, "enabled = false\n", top)},
+		{"unshaped", startShaped(t, nobody, "enabled = false\n", top, manyClients)},
 		{"by default", startShaped(t, nobody, "", top)},
 		{"3 KB after 150 ms", startShaped(t, thinking.addr, learning("/"), top)},
 		{"400 KB file", startShaped(t, s.fronts[0].addr, learning("/400k"), top)},
-		{"chunks with pauses", startShaped(t, s.fronts[2].addr, learning("/1m"), top)},
+		{"chunks with pauses", startShaped(t, s.fronts[2].addr, learning("/1m"), top, manyClients)},
 	}
 	for _, p := range s.like {
-		p.learned(t, raidRepeats)
+		p.learned(t, s.repeats)
 	}
+	s.far.learned(t, raidRepeats)
 	for _, p := range s.fast[2:] {
 		p.proxy.learned(t, raidRepeats)
 	}
 	return s
+}
+
+// startFar runs a proxy whose DC for orders is behind a path.
+func startFar(t *testing.T, front string) *scene {
+	dc, err := relaytest.ListenDC("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dc.Serve(serveOrders)
+	t.Cleanup(func() { dc.Close() })
+	return startScene(t, sceneConfig{
+		front: front, dcs: []string{lengthen(t, dc.Addr())}, tables: "[defense.doppelganger]\n" + faithful("/64k", "/1m"),
+	})
 }
 
 // think answers as a site does that has a database.

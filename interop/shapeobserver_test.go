@@ -304,7 +304,7 @@ func serveOrders(c *relaytest.DCConn) {
 				}
 			}
 		}
-		if relaytest.SendPattern(c, seedDown, n) != nil {
+		if inFrames(n, func(n int64) error { return sendFrame(c, n) }) != nil {
 			return
 		}
 		if o[8] == thenCloses {
@@ -313,6 +313,39 @@ func serveOrders(c *relaytest.DCConn) {
 			return
 		}
 	}
+}
+
+// inFrames calls each with the lengths of the frames that n bytes come in: those in which clients fetch files.
+func inFrames(n int64, each func(n int64) error) error {
+	const most, least = 512 << 10, 64
+	for n > 0 {
+		k := min(n, most)
+		if n-k > 0 && n-k < least {
+			k -= least
+		}
+		if err := each(k); err != nil {
+			return err
+		}
+		n -= k
+	}
+	return nil
+}
+
+// sendFrame sends n bytes as a DC sends a message: behind its length, as the padded intermediate transport has it.
+func sendFrame(c *relaytest.DCConn, n int64) error {
+	_, err := c.Write(binary.LittleEndian.AppendUint32(nil, uint32(n-4)))
+	return errors.Join(err, relaytest.SendPattern(c, seedDown, n-4))
+}
+
+func checkFrame(c *relaytest.Client, n int64) error {
+	var length [4]byte
+	if _, err := io.ReadFull(c, length[:]); err != nil {
+		return err
+	}
+	if got := int64(binary.LittleEndian.Uint32(length[:])); got != n-4 {
+		return fmt.Errorf("a frame of %d bytes, want %d", got, n-4)
+	}
+	return relaytest.CheckPattern(c, seedDown, n-4)
 }
 
 // visitProxy downloads n bytes of payload as a client of the proxy.
@@ -329,7 +362,7 @@ func visitProxy(ctx context.Context, addr string, n int, who ender) (download, e
 	w.asking()
 	_, err = c.Write(newOrder(n, who))
 	if err == nil {
-		err = relaytest.CheckPattern(c, seedDown, int64(n))
+		err = inFrames(int64(n), func(n int64) error { return checkFrame(c, n) })
 	}
 	if err == nil && who == serverEnds {
 		_, err = c.ReadEnd()

@@ -22,7 +22,10 @@ const (
 // lengthen returns an address whose connections lead to addr over the path.
 func lengthen(t *testing.T, addr string) string {
 	t.Helper()
-	ln := listen(t, "127.0.0.1:0")
+	ln, err := ethernet.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(func() { ln.Close() })
 	go func() {
 		for {
@@ -48,16 +51,21 @@ func lengthen(t *testing.T, addr string) string {
 	return ln.Addr().String()
 }
 
-// pathDialer makes connections of Ethernet's segments. Those of loopback, 64 KiB, do not go together with a window that is
+// Both ends of a path have Ethernet's segments. Those of loopback, 64 KiB, do not go together with a window that is
 // closed at times: the kernel waits for its persist timer then.
-var pathDialer = net.Dialer{Control: func(_, _ string, c syscall.RawConn) (err error) {
+var (
+	pathDialer = net.Dialer{Control: shortSegments}
+	ethernet   = net.ListenConfig{Control: shortSegments}
+)
+
+func shortSegments(_, _ string, c syscall.RawConn) (err error) {
 	if e := c.Control(func(fd uintptr) {
 		err = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_MAXSEG, 1448)
 	}); e != nil {
 		return e
 	}
 	return err
-}}
+}
 
 // parcel is bytes under way.
 type parcel struct {

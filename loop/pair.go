@@ -10,8 +10,8 @@ import (
 	"mtrelay/relay"
 )
 
-// turnBudget is the number of bytes that a pair may move before the others get their turn.
-const turnBudget = 64 << 10
+// turnBudget is the number of bytes that a pair may move before the others get their turn: one large read.
+const turnBudget = largeRead
 
 // A pair is a session and its two sockets. It lives on the loop that accepted the client.
 type pair struct {
@@ -67,7 +67,7 @@ func (p *pair) turn() {
 	p.flush(p.upstream())
 	budget := turnBudget
 	for budget > 0 && !p.closed {
-		n := p.pull(p.upstream()) + p.pull(p.client())
+		n := p.pull(p.upstream(), budget) + p.pull(p.client(), budget)
 		if n == 0 {
 			break
 		}
@@ -94,8 +94,8 @@ func (p *pair) settle(more bool) {
 }
 
 // pull reads from s once, if the session wants to and the other side has nothing queued, and returns
-// the number of bytes moved. An end of the stream counts as one.
-func (p *pair) pull(s *socket) int {
+// the number of bytes moved, which exceeds the budget by less than a record. An end of the stream counts as one.
+func (p *pair) pull(s *socket, budget int) int {
 	if !s.readable || s.ended || s.fd < 0 || p.closed || p.other(s).out.Len() > 0 {
 		return 0
 	}
@@ -104,9 +104,9 @@ func (p *pair) pull(s *socket) int {
 		return 0
 	}
 	if s.side == relay.Client {
-		return p.pullClient(s, want)
+		return p.pullClient(s, min(want, s.readLimit(p.upstream(), budget)))
 	}
-	return p.pullUpstream(s, want)
+	return p.pullUpstream(s, min(want, s.readLimit(p.client(), budget)))
 }
 
 func (p *pair) want(side relay.Side) int {
@@ -119,7 +119,7 @@ func (p *pair) want(side relay.Side) int {
 
 func (p *pair) pullClient(s *socket, want int) int {
 	l := p.loop
-	buf := l.scratch[:min(want, s.readLimit(p.upstream()))]
+	buf := l.scratch[:want]
 	n, err := retry(func() (int, error) { return sysRead(int(s.fd), buf) })
 	if n = p.took(s, n, len(buf), err); n > 0 {
 		p.session.Client(l.now, buf[:n], l.cleared())
@@ -134,9 +134,9 @@ func (p *pair) pullUpstream(s *socket, want int) int {
 	if !ok {
 		return 0
 	}
-	bufs := p.session.UpstreamBuffers(l.now, l.scratch, min(want, s.readLimit(p.client())), avail, l.bufs[:0])
+	bufs := p.session.UpstreamBuffers(l.now, l.scratch, want, avail, l.bufs[:0])
 	if len(bufs) == 0 { // the shape changed its mind
-		p.shapeDue = p.session.Due(l.now)
+		p.shapeDue = p.session.Retry(l.now)
 		return 0
 	}
 	asked := 0
@@ -168,7 +168,25 @@ func (p *pair) shaped(s *socket) (avail int, ok bool) {
 	if err != nil {
 		return 0, true // the read tells
 	}
+	if avail == 0 && !s.hangup {
+		s.readable = false // a read now would take what comes just then, unplanned
+		return 0, false
+	}
+	p.peek(s, avail)
 	return avail, true
+}
+
+// peek shows the session what waits, if it has to know where messages end.
+func (p *pair) peek(s *socket, avail int) {
+	n := p.session.Peek(avail)
+	if n == 0 {
+		return
+	}
+	buf := p.loop.scratch[:n]
+	n, err := retry(func() (int, error) { return sysPeek(int(s.fd), buf) })
+	if err == nil {
+		p.session.Peeked(buf[:n])
+	}
 }
 
 // pullCrumb reads what is left behind n bytes if that is too little for a record of its own: left to the next

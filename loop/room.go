@@ -22,12 +22,14 @@ const (
 // readLimit returns how much may be read from s at once: much only of a stream, and only as much as the kernel is
 // known to take for dst, since what it does not take stays in our memory. Asking costs two system calls.
 // Where there is no room at all it is a small read all the same: the write that falls short is what makes
-// the kernel tell when there is.
-func (s *socket) readLimit(dst *socket) int {
-	if !s.large || dst.fd < 0 {
+// the kernel tell when there is. What is left of the budget bounds it too, in whole records: otherwise a turn of large
+// reads would move more than one of small reads, and of many downloads some would be faster than others.
+func (s *socket) readLimit(dst *socket, budget int) int {
+	if !s.large || dst.fd < 0 || budget <= smallRead {
 		return smallRead
 	}
-	return max(smallRead, min(dst.room(), largeRead)/tlsfront.FullRecord*tlsfront.FullRecord)
+	records := min(dst.room()/smallRead, (budget+smallRead-1)/smallRead)
+	return max(smallRead, min(records*smallRead, largeRead))
 }
 
 // room returns how many bytes the kernel takes for s at once, as far as it tells.

@@ -48,7 +48,9 @@ func (s *socket) ready(ev uint32) {
 	if ev&eventHangup != 0 {
 		s.hangup = true
 	}
-	s.pair.turn()
+	if !s.pair.queued { // else its turn comes, and a second one would be unfair to the others
+		s.pair.turn()
+	}
 }
 
 // write sends b, or queues what the kernel does not take. A failure is remembered in s.broken.

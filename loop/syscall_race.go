@@ -7,7 +7,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func sysRead(fd int, p []byte) (int, error)  { return moved(unix.Read(fd, p)) }
+func sysRead(fd int, p []byte) (int, error) { return moved(unix.Read(fd, p)) }
+func sysPeek(fd int, p []byte) (int, error) {
+	n, _, err := unix.Recvfrom(fd, p, unix.MSG_PEEK)
+	return moved(n, err)
+}
 func sysWrite(fd int, p []byte) (int, error) { return moved(unix.Write(fd, p)) }
 
 type vectors struct{}

@@ -9,13 +9,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The four calls below go to the kernel without telling Go's scheduler. They are made on non-blocking
+// The calls below go to the kernel without telling Go's scheduler. They are made on non-blocking
 // sockets only, so they cannot block; with as many loops as processors the scheduler would otherwise
 // take the processor away from every write that lasts over 20 µs (measured: 14-31 % less CPU per GB with
 // 16 flows). The race detector cannot see through them, hence syscall_race.go.
 
 func sysRead(fd int, p []byte) (int, error) {
 	return result(syscall.RawSyscall(unix.SYS_READ, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p))))
+}
+
+func sysPeek(fd int, p []byte) (int, error) {
+	n, _, errno := syscall.RawSyscall6(unix.SYS_RECVFROM, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)), unix.MSG_PEEK, 0, 0)
+	return result(n, 0, errno)
 }
 
 func sysWrite(fd int, p []byte) (int, error) {

@@ -33,10 +33,9 @@ func (s *Session) dozeDue() clock.Time {
 
 // wake makes the ciphers of a session in pass-through as they were when it fell asleep.
 func (s *Session) wake() {
-	secret := s.secretKey()
-	used := initLen + s.received
-	s.up.decrypt = s.sent.mixed(secret).streamAt(used)
-	s.up.encrypt = s.sent.down(secret).reversed().streamAt(used)
+	keys, used := s.clientKeys(), initLen+s.received
+	s.up.decrypt = keys.up().streamAt(used)
+	s.up.encrypt = keys.down().reversed().streamAt(used)
 	s.deadline = s.nextLook()
 }
 

@@ -7,12 +7,13 @@ import (
 	"mtrelay/tlsfront"
 )
 
-// alert says whether the client gets something like a close_notify before our FIN.
-type alert bool
+// alert says whether the client gets something like an encrypted alert before our FIN.
+type alert uint8
 
 const (
-	withAlert    alert = true
-	withoutAlert alert = false
+	withoutAlert alert = iota
+	closeNotify        // when the front would send one
+	fatalAlert         // every TLS stack sends one to what it cannot decrypt
 )
 
 // Ended tells that one direction of a socket is over.
@@ -110,7 +111,7 @@ func (s *Session) endedStreaming(now clock.Time, at Side, end End, out *Out) {
 		d.shut = true
 	}
 	if d.ended {
-		s.shut(1-at, withAlert, out)
+		s.shut(1-at, closeNotify, out)
 	}
 	s.settle(now, out)
 }
@@ -151,9 +152,20 @@ func (s *Session) shut(at Side, say alert, out *Out) {
 		return
 	}
 	out.ShutClient = true
-	if bool(say) && !s.fronted {
+	if s.says(say) {
 		s.appendAlert(out)
 	}
+}
+
+// says reports whether the client is to get that record. What the front does depends on who ends a connection.
+func (s *Session) says(what alert) bool {
+	switch {
+	case s.fronted || what == withoutAlert:
+		return false
+	case what == fatalAlert:
+		return true
+	}
+	return s.look().TLS.SaysFarewell(s.sides[Client].ended)
 }
 
 // settle enters the state that follows from what is over.
@@ -241,12 +253,12 @@ func (s *Session) expireStreaming(now clock.Time, out *Out) {
 		return
 	}
 	if s.state != StateDrain {
-		s.finish(now, ReasonIdle, withAlert, out)
+		s.finish(now, ReasonIdle, closeNotify, out)
 		return
 	}
 	s.reason = ReasonLingerTimeout
-	s.shut(Client, withAlert, out)
-	s.shut(Upstream, withAlert, out)
+	s.shut(Client, closeNotify, out)
+	s.shut(Upstream, closeNotify, out)
 	s.close(CloseDrained, now.Add(s.env.Idle), out)
 }
 

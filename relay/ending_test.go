@@ -3,8 +3,11 @@ package relay
 import (
 	"bytes"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
+
+	"mtrelay/tlsfront"
 )
 
 // fronted brings a session to front; what the client sent so far is helloSSH.
@@ -131,9 +134,9 @@ func TestEndings(t *testing.T) {
 		{"front unreachable, client goes", stranger, []func(*world){dialFailed, clientRST}, StateClosed, ReasonFrontUnreachable, "cF u drained"},
 
 		{"client closes", inRelay, []func(*world){clientFIN}, StateDrain, ReasonClientClosed, "c uF"},
-		{"client closes, then the DC", inRelay, []func(*world){clientFIN, upstreamFIN}, StateClosed, ReasonClientClosed, "caF uF drained"},
-		{"client closes, the DC resets", inRelay, []func(*world){clientFIN, upstreamRST}, StateClosed, ReasonClientClosed, "caF uF drained"},
-		{"client closes, the DC is silent", inRelay, []func(*world){clientFIN, deadline}, StateClosed, ReasonLingerTimeout, "caF uF drained"},
+		{"client closes, then the DC", inRelay, []func(*world){clientFIN, upstreamFIN}, StateClosed, ReasonClientClosed, "cF uF drained"},
+		{"client closes, the DC resets", inRelay, []func(*world){clientFIN, upstreamRST}, StateClosed, ReasonClientClosed, "cF uF drained"},
+		{"client closes, the DC is silent", inRelay, []func(*world){clientFIN, deadline}, StateClosed, ReasonLingerTimeout, "cF uF drained"},
 		{"client closes, then takes nothing", inRelay, []func(*world){clientFIN, clientFails}, StateClosed, ReasonClientClosed, "c uFR drained"},
 		{"client resets", inRelay, []func(*world){clientRST}, StateClosed, ReasonClientReset, "c uR drained"},
 		{"client resets, the DC ends", inRelay, []func(*world){clientRST, upstreamFIN}, StateClosed, ReasonClientReset, "c uR drained"},
@@ -169,6 +172,35 @@ func TestEndings(t *testing.T) {
 				t.Errorf("they see %q, want %q", sees, c.sees)
 			}
 		})
+	}
+}
+
+// TestFarewellFollowsTheFront, by who ends first; of what no client sends every server complains.
+func TestFarewellFollowsTheFront(t *testing.T) {
+	const unknown, said, omitted = tlsfront.FarewellUnknown, tlsfront.FarewellSaid, tlsfront.FarewellOmitted
+	for _, c := range []struct {
+		front                               tlsfront.Profile
+		clientFirst, dcFirst, idle, garbage string
+	}{
+		{tlsfront.Profile{AfterClient: unknown, OfItself: unknown}, "cF", "caF", "caF", "caF"},
+		{tlsfront.Profile{AfterClient: said, OfItself: said}, "caF", "caF", "caF", "caF"},
+		{tlsfront.Profile{AfterClient: omitted, OfItself: said}, "cF", "caF", "caF", "caF"},
+		{tlsfront.Profile{AfterClient: said, OfItself: omitted}, "caF", "cF", "cF", "caF"},
+	} {
+		for want, events := range map[*string][]func(*world){
+			&c.clientFirst: {clientFIN, upstreamFIN},
+			&c.dcFirst:     {upstreamFIN},
+			&c.idle:        {deadline},
+			&c.garbage:     {func(w *world) { w.send(Client, []byte{21, 3, 3, 0, 2, 1, 0}) }},
+		} {
+			w, _, _ := shaped(t, false, &Look{TLS: &c.front})
+			for _, event := range events {
+				event(w)
+			}
+			if sees, _, _ := strings.Cut(w.sees(t), " "); sees != *want {
+				t.Errorf("%+v: the client sees %q, want %q", c.front, sees, *want)
+			}
+		}
 	}
 }
 

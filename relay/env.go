@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"crypto/aes"
 	"io"
 	"math/rand/v2"
 	"time"
@@ -32,10 +33,12 @@ type Env struct {
 	Idle      time.Duration // a relayed or fronted session without a byte in either direction
 	Linger    time.Duration // a half-closed session without a byte; and how long bytes are discarded
 
-	probeID      [32]byte // backs Out.SelfProbe
-	planned      []uint16 // payloads of the records that UpstreamBuffers made room for, if they are planned
-	out          []byte   // backs Out.Client and Out.Upstream where they are not the input itself
-	openings     *opening // free list
+	downCiphers  [64]downCipher
+	stream       [2 * aes.BlockSize]byte // scratch
+	probeID      [32]byte                // backs Out.SelfProbe
+	planned      []uint16                // payloads of the records that UpstreamBuffers made room for, if they are planned
+	out          []byte                  // backs Out.Client and Out.Upstream where they are not the input itself
+	openings     *opening                // free list
 	freeOpenings int
 }
 

@@ -29,7 +29,7 @@ func (s *Session) appendAlert(out *Out) {
 	readRandom(env.Rand, payload)
 	if s.keyed {
 		length := s.frameAhead()
-		s.sent.down(s.secretKey()).streamAt(s.delivered).XORKeyStream(payload[:len(length)], length[:])
+		s.clientKeys().down().streamAt(s.delivered).XORKeyStream(payload[:len(length)], length[:])
 	}
 	env.out = append(out.Client, b[:]...)
 	out.Client = env.out
@@ -37,7 +37,7 @@ func (s *Session) appendAlert(out *Out) {
 
 // frameAhead returns the beginning of a frame of frameAnnounced bytes, as the client's transport has it.
 func (s *Session) frameAhead() (b [4]byte) {
-	if s.abridged {
+	if s.frames.abridged {
 		binary.LittleEndian.PutUint32(b[:], frameAnnounced/4<<8|0x7f) // 0x7f, then words in 24 bits
 	} else {
 		binary.LittleEndian.PutUint32(b[:], frameAnnounced)

@@ -14,7 +14,7 @@ func (s *Session) feedInit(now clock.Time, p []byte, out *Out) {
 	o := s.hold(payload)
 	switch {
 	case !ok:
-		s.finish(now, ReasonBadRecord, withAlert, out)
+		s.finish(now, ReasonBadRecord, fatalAlert, out)
 	case len(o.held) >= initLen:
 		s.useInit(now, out)
 	}
@@ -27,18 +27,18 @@ func (s *Session) useInit(now clock.Time, out *Out) {
 	theirs := (*[initLen]byte)(o.held)
 	c, ok := parseInit(theirs, s.secretKey())
 	if !ok {
-		s.finish(now, ReasonBadInit, withAlert, out)
+		s.finish(now, ReasonBadInit, fatalAlert, out)
 		return
 	}
 	s.dc = int16(c.dc)
 	addrs, id := env.DCs.Lookup(c.dc)
 	if len(addrs) == 0 {
-		s.finish(now, ReasonUnknownDC, withAlert, out)
+		s.finish(now, ReasonUnknownDC, closeNotify, out)
 		return
 	}
 	s.up.decrypt = c.up
 	s.sent = c.sent
-	s.keyed, s.abridged = true, c.tag == tagAbridged
+	s.keyed, s.frames.abridged = true, c.tag == tagAbridged
 	if env.Reencrypt {
 		s.down = &recoder{encrypt: c.down.stream()}
 		s.up.encrypt, s.down.decrypt = c.dcInitOwn(theirs, id, env.Rand)

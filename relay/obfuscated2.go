@@ -83,8 +83,17 @@ func (k keyIV) mixed(secret *[keySecretLen]byte) keyIV {
 	return k
 }
 
-// down returns what a client whose init has the keys k decrypts the downlink with.
-func (k keyIV) down(secret *[keySecretLen]byte) keyIV { return k.reversed().mixed(secret) }
+// clientKeys are those of a client's init, and the secret that alters them.
+type clientKeys struct {
+	sent   *keyIV
+	secret *[keySecretLen]byte
+}
+
+// up is what the client encrypts with.
+func (k clientKeys) up() keyIV { return k.sent.mixed(k.secret) }
+
+// down is what the client decrypts with.
+func (k clientKeys) down() keyIV { return k.sent.reversed().mixed(k.secret) }
 
 // stream returns the key stream from its first byte. It keeps about 512 B.
 func (k keyIV) stream() cipher.Stream {
@@ -97,14 +106,19 @@ func (k keyIV) stream() cipher.Stream {
 
 // streamAt returns the key stream from byte n on.
 func (k keyIV) streamAt(n uint64) cipher.Stream {
-	high, low := binary.BigEndian.Uint64(k.iv[:]), binary.BigEndian.Uint64(k.iv[8:])
-	low, carry := bits.Add64(low, n/aes.BlockSize, 0)
-	binary.BigEndian.PutUint64(k.iv[:], high+carry)
-	binary.BigEndian.PutUint64(k.iv[8:], low)
+	k.counterAt(k.iv[:], n/aes.BlockSize)
 	stream := k.stream()
 	var skipped [aes.BlockSize]byte
 	stream.XORKeyStream(skipped[:n%aes.BlockSize], skipped[:n%aes.BlockSize])
 	return stream
+}
+
+// counterAt writes into p the counter of the key stream's block n.
+func (k *keyIV) counterAt(p []byte, n uint64) {
+	high, low := binary.BigEndian.Uint64(k.iv[:]), binary.BigEndian.Uint64(k.iv[8:])
+	low, carry := bits.Add64(low, n, 0)
+	binary.BigEndian.PutUint64(p, high+carry)
+	binary.BigEndian.PutUint64(p[8:], low)
 }
 
 // clientInit is what the 64 bytes of a client say.
@@ -120,8 +134,8 @@ type clientInit struct {
 // place: afterwards they are garbage. ok is false if the tag is none we know, as with another secret.
 func parseInit(b *[initLen]byte, secret *[keySecretLen]byte) (c clientInit, ok bool) {
 	c.sent = keysAt(b[initKey:])
-	c.up = c.sent.mixed(secret).stream()
-	c.down = c.sent.down(secret)
+	keys := clientKeys{&c.sent, secret}
+	c.up, c.down = keys.up().stream(), keys.down()
 	c.up.XORKeyStream(b[:], b[:])
 	c.tag = binary.LittleEndian.Uint32(b[initTag:])
 	c.dc = int(int16(binary.LittleEndian.Uint16(b[initDC:])))

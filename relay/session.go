@@ -6,7 +6,7 @@
 //
 // Whoever does not prove to hold a secret is spliced to a front with every byte it sent (hello.go, front.go).
 // Whoever does is answered, names a DC in its init (init.go, obfuscated2.go), and is relayed to it:
-// uplink.go strips TLS records and re-encrypts, downlink.go wraps what the DC sends into records.
+// frames.go knows where the DC's messages end, for shape.go. uplink.go strips TLS records and re-encrypts, downlink.go wraps what the DC sends into records.
 // ending.go decides all that follows from a FIN, an RST, a failed write or a timer.
 //
 // Start with [Session]. Nothing here is safe for concurrent use: a session and its [Env] belong to one loop.
@@ -40,6 +40,8 @@ type Session struct {
 	received  uint64     // bytes that went up behind the init
 	delivered uint64     // bytes that came down, and so are used up of the client's key stream
 	deframer  tlsfront.Deframer
+	frames    frames
+	held      clock.Time // until when bytes of a frame that goes on may wait for a whole record; 0: none do
 	pacer     doppel.Pacer
 	sides     [2]side
 	dc        int16
@@ -56,7 +58,7 @@ type Session struct {
 	tickets   uint8 // records so far that were cut like tickets
 	scanning  bool  // the ClientHello is whole, not all secrets are tried
 	keyed     bool  // there was an init: sent is known
-	abridged  bool  // the transport that it named
+	coarse    bool  // the upstream's segments are longer than records
 }
 
 // side is what is over on one socket.
@@ -121,7 +123,7 @@ func (s *Session) Client(now clock.Time, p []byte, out *Out) {
 		if s.fronted {
 			out.Upstream = p
 		} else {
-			s.pacer.Uplink(now)
+			s.spoke(now)
 			s.uplink(now, p, out)
 		}
 	}
@@ -159,8 +161,10 @@ func (s *Session) Upstream(now clock.Time, scratch []byte, n int, out *Out) {
 		return
 	case len(s.env.planned) > 0:
 		out.Client = s.framePlanned(scratch, n)
+		return
 	default:
 		s.tickets = noTickets // they come first, or not at all
+		s.frames.lost = true
 		out.Client = s.downlink(scratch, n)
 	}
 	s.delivered += uint64(n)
@@ -197,7 +201,7 @@ func (s *Session) Dialed(now clock.Time, ok bool, out *Out) {
 		// unread bytes are left. Hence FIN without a byte, and the linger that keeps RST away.
 		s.finish(now, ReasonFrontUnreachable, withoutAlert, out)
 	default:
-		s.finish(now, ReasonDCUnreachable, withAlert, out)
+		s.finish(now, ReasonDCUnreachable, closeNotify, out)
 	}
 }
 
@@ -245,6 +249,8 @@ func (s *Session) FrontReason() tlsfront.Reason { return s.refusal }
 
 // secretKey returns the key of the secret that the client holds.
 func (s *Session) secretKey() *[keySecretLen]byte { return &s.env.Secrets[s.secret].Key }
+
+func (s *Session) clientKeys() clientKeys { return clientKeys{&s.sent, s.secretKey()} }
 
 // Secret returns the index of the secret whose digest the ClientHello carried, even if it was refused
 // for another reason; -1 if none.

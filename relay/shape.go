@@ -40,13 +40,24 @@ func (s *Session) Due(now clock.Time) clock.Time {
 
 // plan decides how the avail bytes that wait at the upstream are cut, as far as they may leave now and fit into
 // limit and scratch, and appends the records' payloads in scratch to dst, each behind room for its header.
-// Since exactly these bytes will be read, the pacer can be told already.
+// Since exactly these bytes will be read, the pacer can be told already. None are appended when what is there waits for
+// the rest of a record; Retry says until when.
 func (s *Session) plan(now clock.Time, scratch []byte, limit, avail int, dst [][]byte) [][]byte {
 	env, look := s.env, s.look()
-	at := 0
-	for planned := 0; len(env.planned) < MaxPlanned && avail > 0; {
-		size, due := s.nextRecord(look, now, avail)
-		size = min(size, avail)
+	at, planned := 0, 0
+	for len(env.planned) < MaxPlanned && avail > 0 {
+		if planned > 0 && avail < farFromEnd && s.unseen(planned+avail) {
+			break // the next read decides, when it is known whether there is more to come
+		}
+		left := s.announced(planned+avail) - planned
+		size, due := s.nextRecord(look, now, left)
+		if size = min(size, left); size > avail && due <= now {
+			if planned > 0 || s.holds(now) {
+				break // the rest of it is on its way
+			}
+			size, due = s.nextRecord(look, now, avail)
+			size = min(size, avail)
+		}
 		at += tlsfront.RecordHeaderLen
 		if due > now || planned > 0 && planned+size > limit || at+size > len(scratch) {
 			break
@@ -80,11 +91,19 @@ func (s *Session) nextTicket(look *Look) int {
 }
 
 func (s *Session) recordLeft(look *Look, now clock.Time, size int) {
+	s.held = 0
 	if s.tickets != noTickets {
 		s.tickets++
 		return
 	}
 	s.pacer.Sent(look.Shape, now, size, s.env.Random)
+}
+
+// spoke tells the pacer that the client did. What it says while a response goes on is no request for the next one.
+func (s *Session) spoke(now clock.Time) {
+	if s.frames.rest == 0 || s.frames.lost {
+		s.pacer.Uplink(now)
+	}
 }
 
 // framePlanned writes the headers of the planned records, which hold n bytes of payload in all, and returns them.
@@ -98,6 +117,8 @@ func (s *Session) framePlanned(scratch []byte, n int) []byte {
 		if s.down != nil {
 			s.down.recode(scratch[at+tlsfront.RecordHeaderLen:][:k])
 		}
+		s.frames.pass(s.env, s.clientKeys(), scratch[at+tlsfront.RecordHeaderLen:][:k], s.delivered)
+		s.delivered += uint64(k)
 		header(scratch[at:], k)
 		at += tlsfront.RecordHeaderLen + k
 		n -= k

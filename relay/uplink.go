@@ -26,7 +26,7 @@ func (s *Session) uplink(now clock.Time, p []byte, out *Out) {
 	s.recodeUp(payload)
 	out.Upstream = payload
 	if !ok {
-		s.finish(now, ReasonBadRecord, withAlert, out)
+		s.finish(now, ReasonBadRecord, fatalAlert, out)
 	}
 }
 

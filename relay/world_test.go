@@ -205,17 +205,22 @@ func (w *world) read(at Side) bool {
 		w.call(func(out *Out) { w.s.Client(w.now, buf[:n], out) })
 		return true
 	}
-	w.readUpstream(want)
-	return true
+	return w.readUpstream(want)
 }
 
-func (w *world) readUpstream(want int) {
+func (w *world) readUpstream(want int) bool {
 	p := &w.peers[Upstream]
+	if n := w.s.Peek(len(p.in)); w.s.Shaped() && n > 0 {
+		w.s.Peeked(p.in[:n:n])
+	}
 	n, room := 0, 0
 	due := w.s.Due(w.now)
 	for _, buf := range w.s.UpstreamBuffers(w.now, w.scratch, want, len(p.in), make([][]byte, 0, 8)) {
 		k := copy(buf, p.in[n:])
 		n, room = n+k, room+len(buf)
+	}
+	if room == 0 && w.s.Retry(w.now) > w.now {
+		return false
 	}
 	if room == 0 {
 		w.t.Fatalf("no buffers for %d bytes, due at %d, now %d", len(p.in), due, w.now)
@@ -226,6 +231,7 @@ func (w *world) readUpstream(want int) {
 	p.in = p.in[n:]
 	w.dirty = min(len(w.scratch), n+MaxPlanned*tlsfront.RecordHeaderLen)
 	w.call(func(out *Out) { w.s.Upstream(w.now, w.scratch, n, out) })
+	return true
 }
 
 // run lets everything happen that can happen without time passing.

@@ -26,6 +26,31 @@ type Profile struct {
 	// Tickets are the payload lengths of the records that the front sends right after the client's Finished, in order:
 	// NewSessionTickets, mostly. May be empty.
 	Tickets []int `json:"tickets,omitempty"`
+	// How the front ends a connection: behind the client's FIN, and of itself.
+	AfterClient Farewell `json:"after-client,omitempty"`
+	OfItself    Farewell `json:"of-itself,omitempty"`
+}
+
+// Farewell says whether a server sends a close_notify before its FIN.
+type Farewell uint8
+
+const (
+	FarewellUnknown Farewell = iota
+	FarewellSaid
+	FarewellOmitted
+	numFarewells
+)
+
+// SaysFarewell reports whether the front sends a close_notify before its FIN, when the client's FIN came first or when
+// it ends a connection of itself. Unless more is known it is taken for nginx, which answers a FIN with nothing else.
+func (p *Profile) SaysFarewell(clientFirst bool) bool {
+	switch {
+	case p == nil:
+		return !clientFirst
+	case clientFirst:
+		return p.AfterClient == FarewellSaid
+	}
+	return p.OfItself != FarewellOmitted
 }
 
 // Flight is how a front answers one kind of ClientHello.
@@ -55,6 +80,9 @@ func (p *Profile) Validate() error {
 	}
 	if err := validLengths(p.Tickets, MaxTickets); err != nil {
 		return fmt.Errorf("tickets: %w", err)
+	}
+	if p.AfterClient >= numFarewells || p.OfItself >= numFarewells {
+		return fmt.Errorf("farewells %d and %d are not known", p.AfterClient, p.OfItself)
 	}
 	return nil
 }

@@ -311,6 +311,7 @@ func TestProfileReplyAllocates(t *testing.T) {
 func TestProfileJSON(t *testing.T) {
 	withTickets := *openssl
 	withTickets.Tickets = []int{266, 266}
+	withTickets.AfterClient, withTickets.OfItself = FarewellOmitted, FarewellSaid
 	for front, want := range knownFronts {
 		if want == nil {
 			continue
@@ -357,6 +358,7 @@ func TestProfileRefused(t *testing.T) {
 		{"long record", func(p *Profile) { p.Flights[0].Records = [][]int{{16641}} }, "payload of 16641 bytes"},
 		{"negative record", func(p *Profile) { p.Flights[0].Records = [][]int{{-1}} }, "payload of -1 bytes"},
 		{"tickets", func(p *Profile) { p.Tickets = many(17) }, "tickets: 17, more than 16"},
+		{"farewell", func(p *Profile) { p.OfItself = numFarewells }, "farewells 0 and 3"},
 		{"short ticket", func(p *Profile) { p.Tickets = []int{0} }, "tickets: a payload of 0 bytes"},
 	}
 	for _, tt := range tests {

@@ -54,6 +54,9 @@ func newMortal(ctx context.Context, conn net.Conn, life time.Duration) *mortal {
 	return &mortal{conn, time.AfterFunc(life, end), context.AfterFunc(ctx, end)}
 }
 
+// CloseWrite sends our FIN.
+func (m *mortal) CloseWrite() error { return m.Conn.(*net.TCPConn).CloseWrite() }
+
 func (m *mortal) Close() error {
 	m.timer.Stop()
 	m.stop()

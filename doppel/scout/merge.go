@@ -17,6 +17,7 @@ type findings struct {
 	flights  [tlsfront.NumHelloKinds][]tlsfront.Flight // observations
 	traces   []doppel.Trace
 	tickets  [][]int
+	endings  []ending
 	bytes    int // down, of fetches
 	problems []string
 }
@@ -35,7 +36,23 @@ func (f *findings) profile(before *tlsfront.Profile) *tlsfront.Profile {
 	if len(f.tickets) > 0 {
 		p.Tickets = mostCommon(f.tickets, slices.Equal)
 	}
+	p.AfterClient = farewellOf(f.endings, true, p.AfterClient)
+	p.OfItself = farewellOf(f.endings, false, p.OfItself)
 	return &p
+}
+
+// farewellOf is what most endings of that kind show, or what was known before when none does.
+func farewellOf(endings []ending, clientFirst bool, before tlsfront.Farewell) tlsfront.Farewell {
+	var seen []tlsfront.Farewell
+	for _, e := range endings {
+		if e.clientFirst == clientFirst && e.said != tlsfront.FarewellUnknown {
+			seen = append(seen, e.said)
+		}
+	}
+	if len(seen) == 0 {
+		return before
+	}
+	return mostCommon(seen, func(a, b tlsfront.Farewell) bool { return a == b })
 }
 
 // merge makes one flight of several observations: what most of them say, with the records of all that agree.

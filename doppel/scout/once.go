@@ -58,7 +58,7 @@ type Visited struct {
 func Visit(ctx context.Context, address netip.AddrPort, f Front, limit int, pause time.Duration) (Visited, error) {
 	r := raid{scout: &scout{front: f}}
 	urls, follow := r.urls()
-	got, err := fetch(ctx, address, f.ServerName, plan{urls, follow, limit, pause}, defaultLimits)
+	got, err := fetch(ctx, address, f.ServerName, plan{urls, follow, limit, pause, false}, defaultLimits)
 	for _, p := range got.problems {
 		r.problem(p)
 	}

@@ -142,7 +142,7 @@ func (r *raid) run(ctx context.Context) error {
 				return err
 			}
 		}
-		if err := r.visit(ctx, turned(urls, i), follow, r.lim.pauses[i%len(r.lim.pauses)]); err != nil {
+		if err := r.visit(ctx, turned(urls, i), follow, i, r.lim.pauses[i%len(r.lim.pauses)]); err != nil {
 			return err
 		}
 		if r.look == nil && r.fruitful() { // better something early
@@ -166,8 +166,9 @@ func (r *raid) probe(ctx context.Context, kind tlsfront.HelloKind) error {
 	})
 }
 
-// visit fetches all URLs, with as many connections as that takes: one ends when it has brought enough.
-func (r *raid) visit(ctx context.Context, urls []*url.URL, follow bool, pause time.Duration) error {
+// visit fetches all URLs, with as many connections as that takes: one ends when it has brought enough. Every other visit
+// is ended by the server.
+func (r *raid) visit(ctx context.Context, urls []*url.URL, follow bool, number int, pause time.Duration) error {
 	for len(urls) > 0 {
 		limit := min(r.lim.fetchBytes, r.lim.raidBytes-r.bytes)
 		if limit < leastBytes {
@@ -175,7 +176,7 @@ func (r *raid) visit(ctx context.Context, urls []*url.URL, follow bool, pause ti
 		}
 		var f fetched
 		err := r.attempt(ctx, func(address netip.AddrPort) (err error) {
-			f, err = fetch(ctx, address, r.front.ServerName, plan{urls, follow, limit, pause}, r.lim)
+			f, err = fetch(ctx, address, r.front.ServerName, plan{urls, follow, limit, pause, number%2 == 1}, r.lim)
 			return err
 		})
 		if err != nil {
@@ -198,6 +199,7 @@ func (r *raid) take(f *fetched) {
 	for _, b := range f.trace.Bursts {
 		r.records += len(b.Records)
 	}
+	r.endings = append(r.endings, f.ending)
 	if len(f.trace.Bursts) > 0 && r.records <= raidRecords {
 		r.traces = append(r.traces, f.trace)
 		r.tickets = append(r.tickets, f.tickets)

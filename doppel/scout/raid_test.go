@@ -215,7 +215,7 @@ func TestRaidBytes(t *testing.T) {
 	s.lim.raidBytes = 2 << 20
 	r := raid{scout: s, addresses: s.front.Addresses()}
 	for range 20 {
-		if err := r.visit(t.Context(), root(), true, 0); err != nil {
+		if err := r.visit(t.Context(), root(), true, 0, 0); err != nil {
 			t.Error(err)
 		}
 	}

@@ -22,6 +22,8 @@ const (
 	maxPage      = 64 << 10 // of a page that is read for its links
 	maxRedirects = 4
 	maxHeader    = 64 << 10 // of a response
+
+	partingTime = 500 * time.Millisecond // that a server has to end a connection, beside round trips
 )
 
 // userAgent is a common visitor's: some sites answer others differently.
@@ -36,12 +38,14 @@ type plan struct {
 	follow bool          // fetch what the pages show, too
 	limit  int           // bytes down
 	pause  time.Duration // before the largest is fetched again
+	hangUp bool          // ask the server to end the connection
 }
 
 // fetched is what one connection showed.
 type fetched struct {
 	trace    doppel.Trace
 	tickets  []int
+	ending   ending
 	urls     int // of the plan, were asked for
 	bytes    int // records that came down
 	problems []string
@@ -59,9 +63,12 @@ func fetch(ctx context.Context, address netip.AddrPort, serverName string, p pla
 		return fetched{}, err
 	}
 	err = v.tour(ctx, p)
-	v.leave()
+	v.leave(ctx, p.hangUp && err == nil)
 	v.trace.Bursts, v.tickets = v.wire.trace()
 	v.bytes = v.wire.bytes()
+	if v.hungUp && len(v.trace.Bursts) > 0 { // its header is another
+		v.trace.Bursts = v.trace.Bursts[:len(v.trace.Bursts)-1]
+	}
 	if v.down {
 		v.trace.Bursts = nil
 		err = errors.New("the site behind the front is down")
@@ -85,6 +92,9 @@ type visitor struct {
 	down    bool     // a response was that of a front whose site does not answer: nothing to learn from
 	largest *url.URL // of those fetched
 	most    int      // its response's bytes, on the wire
+	least   *url.URL // the one with the shortest response
+	few     int      // its bytes
+	hungUp  bool     // the last response is one that was to end the connection
 }
 
 // visit connects and shakes hands.
@@ -101,7 +111,7 @@ func visit(ctx context.Context, address netip.AddrPort, serverName string, limit
 		conn.Close()
 		return nil, fmt.Errorf("TLS handshake: %w", err)
 	}
-	v.wire.shaking = false
+	v.wire.shaking, v.wire.kept = false, true
 	v.http = transport(secure)
 	return v, nil
 }
@@ -151,10 +161,23 @@ func transport(conn net.Conn) *http.Transport {
 	}
 }
 
-// leave hangs up.
-func (v *visitor) leave() {
+// leave has the server end the connection, or hangs up, and sees how the server does its part.
+func (v *visitor) leave(ctx context.Context, askServer bool) {
+	if askServer {
+		v.wire.ask()
+		if resp, err := v.http.RoundTrip(closing(v.request(ctx, v.least, false))); err == nil {
+			v.hungUp = true
+			_, _ = io.Copy(io.Discard, resp.Body)
+			resp.Body.Close()
+		}
+	}
+	v.ending = v.wire.leave(askServer, quietAfter(v.trace.RTT)+partingTime)
 	v.http.CloseIdleConnections()
-	v.wire.Close()
+}
+
+func closing(r *http.Request) *http.Request {
+	r.Close = true
+	return r
 }
 
 // tour fetches the URLs, what the first of them shows, and the largest again.
@@ -216,6 +239,9 @@ func (v *visitor) get(ctx context.Context, u *url.URL, read bool) (reply, error)
 	}
 	if n := v.wire.bytes() - before; v.largest == nil || n > v.most {
 		v.largest, v.most = u, n
+	}
+	if n := v.wire.bytes() - before; v.least == nil || n < v.few {
+		v.least, v.few = u, n
 	}
 	switch resp.StatusCode {
 	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther,

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"mtrelay/doppel"
 )
@@ -84,6 +85,20 @@ func serveHTTP(t *testing.T, h http.Handler, http2 bool, config *tls.Config) (ne
 	s.StartTLS()
 	t.Cleanup(s.Close)
 	return w.Addr().(*net.TCPAddr).AddrPort(), w
+}
+
+// serveSite serves site through a listener of the test's making, and keeps idle connections that long.
+func serveSite(t *testing.T, http2 bool, idle time.Duration, through func(net.Listener) net.Listener) netip.AddrPort {
+	t.Helper()
+	s := httptest.NewUnstartedServer(site())
+	s.EnableHTTP2 = http2
+	s.TLS = &tls.Config{}
+	s.Config.ErrorLog = log.New(io.Discard, "", 0)
+	address := s.Listener.Addr().(*net.TCPAddr).AddrPort()
+	s.Listener, s.Config.IdleTimeout = through(s.Listener), idle
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	return address
 }
 
 // site has a small page that shows two things, one of them 300 KB long.
@@ -227,7 +242,7 @@ func TestFetchEndsAtItsLimit(t *testing.T) {
 		p := testPlan(root()...)
 		p.limit = 1 << 20
 		f, err := fetch(t.Context(), address, testHost, p, patient)
-		if err != nil || f.bytes > p.limit || f.bytes < p.limit*9/10 || len(f.trace.Bursts) != 1 {
+		if err != nil || f.bytes > p.limit || f.bytes < p.limit*9/10 || len(f.trace.Bursts) != 1 || !f.trace.Bursts[0].Cut {
 			t.Errorf("%d bytes, %d bursts, %v, want almost %d and one", f.bytes, len(f.trace.Bursts), err, p.limit)
 		}
 	}

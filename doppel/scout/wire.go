@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"mtrelay/doppel"
@@ -53,6 +54,10 @@ type wire struct {
 	quiet time.Duration // what ends the server's flight
 	limit int           // bytes down, to come
 
+	reading sync.Mutex // held by who reads
+	leaving atomic.Bool
+	kept    bool // Close leaves the connection open: leave is still to come
+
 	buf     []byte // readAhead
 	ready   []byte // of buf: read from the kernel, not handed out yet
 	err     error  // what came behind it
@@ -65,6 +70,7 @@ type wire struct {
 	down     []seen
 	handed   int  // of down, whole
 	finished int  // of down, came before our Finished, when that is protected: TLS 1.3
+	left     int  // records of down that came before we left; -1: we did not
 	eof      bool // the server hung up
 	asking   bool // the next bytes up are a request
 	asks     []ask
@@ -73,17 +79,22 @@ type wire struct {
 func newWire(conn net.Conn, began time.Time, quiet time.Duration, limit int) *wire {
 	return &wire{
 		Conn: conn, began: began, quiet: quiet, limit: limit,
-		buf: make([]byte, readAhead), shaking: true,
+		buf: make([]byte, readAhead), shaking: true, left: -1,
 	}
 }
 
 // Read implements net.Conn.
 func (w *wire) Read(p []byte) (int, error) {
-	for len(w.ready) == 0 {
+	w.reading.Lock()
+	defer w.reading.Unlock()
+	for len(w.ready) == 0 && !w.leaving.Load() {
 		if w.err != nil {
 			return 0, w.err
 		}
 		w.err = w.fill()
+	}
+	if w.leaving.Load() {
+		return 0, net.ErrClosed
 	}
 	n, end := w.outHead.take(w.ready[:min(len(p), len(w.ready))])
 	copy(p, w.ready[:n])
@@ -130,6 +141,9 @@ func (w *wire) note(p []byte, err error) bool {
 // Before our Finished it waits until the server's flight has ended: what comes then is an answer to the Finished. Without
 // that, a ticket of Go, which belongs to the flight, could not be told from one of OpenSSL.
 func (w *wire) Write(p []byte) (int, error) {
+	if w.leaving.Load() || w.kept && len(p) == tlsfront.RecordHeaderLen+farewell { // Telegram's clients take no leave
+		return len(p), nil
+	}
 	if carriesData(p) {
 		if w.shaking {
 			w.settle()
@@ -204,6 +218,9 @@ func (w *wire) trace() (bursts []doppel.Burst, tickets []int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	down := w.down
+	if w.left >= 0 {
+		down = down[:w.left]
+	}
 	if n := len(down); n > 0 && w.eof && down[n-1].size == farewell {
 		down = down[:n-1]
 	}
@@ -220,10 +237,81 @@ func (w *wire) trace() (bursts []doppel.Burst, tickets []int) {
 			hi = min(hi, w.asks[i+1].first)
 		}
 		if records := dataRecords(down[min(lo, hi):hi]); len(records) > 0 {
-			bursts = append(bursts, doppel.Burst{Asked: a.at, Records: records})
+			cut := i == len(w.asks)-1 && w.err == errEnough
+			bursts = append(bursts, doppel.Burst{Asked: a.at, Records: records, Cut: cut})
 		}
 	}
 	return bursts, tickets
+}
+
+// Close implements net.Conn.
+func (w *wire) Close() error {
+	if w.kept {
+		return nil
+	}
+	return w.Conn.Close()
+}
+
+// ending is how a server ended a connection.
+type ending struct {
+	clientFirst bool // behind our FIN
+	said        tlsfront.Farewell
+}
+
+// leave ends the connection as Telegram's clients do, with a bare FIN, and returns what the server does then. It waits for the
+// server's end as long as patience, before that FIN if serverFirst.
+func (w *wire) leave(serverFirst bool, patience time.Duration) (e ending) {
+	w.leaving.Store(true)
+	_ = w.SetReadDeadline(time.Unix(1, 0)) // whoever reads is to return
+	w.reading.Lock()
+	defer w.reading.Unlock()
+	defer w.Conn.Close()
+	w.mu.Lock()
+	w.left = len(w.down)
+	w.mu.Unlock()
+	if serverFirst || w.said() { // whoever read that did not read on to the FIN
+		w.drain(patience)
+	}
+	if e.clientFirst = !w.eof; e.clientFirst {
+		c, ok := w.Conn.(interface{ CloseWrite() error })
+		if !ok || c.CloseWrite() != nil {
+			return e
+		}
+		w.drain(patience)
+	}
+	e.said = w.farewell()
+	return e
+}
+
+// drain reads to the server's end, if it comes in time.
+func (w *wire) drain(patience time.Duration) {
+	if errors.Is(w.err, os.ErrDeadlineExceeded) {
+		w.err = nil
+	}
+	_ = w.SetReadDeadline(time.Now().Add(patience))
+	for w.err == nil {
+		w.ready = nil
+		w.err = w.fill()
+	}
+}
+
+// farewell says what came before the server's FIN.
+func (w *wire) farewell() tlsfront.Farewell {
+	switch {
+	case !w.eof:
+		return tlsfront.FarewellUnknown
+	case w.said():
+		return tlsfront.FarewellSaid
+	}
+	return tlsfront.FarewellOmitted
+}
+
+// said reports whether the last record is a farewell.
+func (w *wire) said() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n := len(w.down)
+	return n > 0 && w.down[n-1].size == farewell
 }
 
 // dataRecords leaves out what TLS 1.2 sends in the clear, and lengths that a model has no use for.
