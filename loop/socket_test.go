@@ -1,6 +1,8 @@
 package loop
 
 import (
+	"net"
+	"net/netip"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -8,16 +10,35 @@ import (
 	"mtrelay/relay"
 )
 
-// TestTurnsAreEqual: a turn of large reads moves no more than one of small reads, but for less than a record.
-func TestTurnsAreEqual(t *testing.T) {
-	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+// connection returns a non-blocking TCP socket whose peer does not read.
+func connection(t *testing.T) int {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer unix.Close(fds[0])
-	defer unix.Close(fds[1])
+	t.Cleanup(func() { l.Close() })
+	fd, err := openSocket(netip.MustParseAddrPort(l.Addr().String()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Close(fd) })
+	_ = unix.Connect(fd, sockaddr(netip.MustParseAddrPort(l.Addr().String()))) // EINPROGRESS
+	peer, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { peer.Close() })
+	if _, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}, -1); err != nil {
+		t.Fatal(err)
+	}
+	return fd
+}
+
+// TestTurnsAreEqual: a turn of large reads moves no more than one of small reads, but for less than a record.
+func TestTurnsAreEqual(t *testing.T) {
 	p := &pair{loop: &loop{opts: &Options{}}}
-	s, dst := &socket{pair: p, side: relay.Upstream}, &socket{pair: p, fd: int32(fds[0])}
+	s, dst := &socket{pair: p, side: relay.Upstream}, &socket{pair: p, fd: int32(connection(t))}
 	for _, large := range []bool{false, true} {
 		s.large = large
 		moved, reads := 0, 0
@@ -36,19 +57,14 @@ func TestTurnsAreEqual(t *testing.T) {
 
 // TestNoRoomIsASmallRead: what the other side does not take is one record at most.
 func TestNoRoomIsASmallRead(t *testing.T) {
-	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer unix.Close(fds[0])
-	defer unix.Close(fds[1])
+	fd := connection(t)
 	p := &pair{loop: &loop{opts: &Options{}}}
-	s, dst := &socket{pair: p, side: relay.Upstream, large: true}, &socket{pair: p, fd: int32(fds[0])}
+	s, dst := &socket{pair: p, side: relay.Upstream, large: true}, &socket{pair: p, fd: int32(fd)}
 	if got := s.readLimit(dst, turnBudget); got != largeRead {
 		t.Fatalf("into an empty buffer %d bytes, want %d", got, largeRead)
 	}
-	for err == nil {
-		_, err = unix.Write(fds[0], make([]byte, 4096))
+	for err := error(nil); err == nil; {
+		_, err = unix.Write(fd, make([]byte, 4096))
 	}
 	if got := s.readLimit(dst, turnBudget); got != smallRead {
 		t.Errorf("into a full buffer %d bytes, want %d", got, smallRead)
