@@ -65,7 +65,7 @@ func (r *run) hour(ctx context.Context, h hour, clients []*client) error {
 	c := r.newChat(clients[:chatting], r.o.Rate*float64(chatting))
 	stop := background(ctx, c.talk)
 	defer stop()
-	if err := r.pause(ctx, settle); err != nil {
+	if err := r.settle(ctx); err != nil {
 		return err
 	}
 	t, err := s.during(ctx, r.o.Duration)
@@ -87,7 +87,7 @@ func (r *run) hourRow(h hour, idle int, c *chat, t *transferred, u usage) {
 		{"downloads", "", float64(h.downloads)}, {"stuck", "", float64(h.stalled)},
 		{"speed", "MB/s", t.mbPerS()}, {"p50", "ms", c.latency.ms(50)}, {"p99", "ms", c.latency.ms(99)}, {"p99.9", "ms", c.latency.ms(99.9)},
 	}
-	r.report.add(append(append(cells, r.loadCells(t.spent)...), r.memoryCells(u)...)...)
+	r.report.add(append(append(cells, r.cpuCells(t.spent)...), r.memoryCells(u)...)...)
 	r.latency(h.name, c.latency)
 	r.report.metric("p50_ms_"+h.name, c.latency.ms(50))
 	r.report.metric("p99_ms_"+h.name, c.latency.ms(99))

@@ -46,7 +46,7 @@ func (r *run) pingBeside(ctx context.Context, downloads int, proxied, direct []*
 		return err
 	}
 	defer s.stop()
-	if err := r.pause(ctx, settle); err != nil {
+	if err := r.settle(ctx); err != nil {
 		return err
 	}
 	through, past := r.newChat(proxied, r.o.Rate/2), r.newChat(direct, r.o.Rate/2)

@@ -26,7 +26,7 @@ func (r *run) rate(ctx context.Context) error {
 		return err
 	}
 	defer s.stop()
-	if err := r.pause(ctx, settle); err != nil {
+	if err := r.settle(ctx); err != nil {
 		return err
 	}
 	var samples []usage
@@ -52,7 +52,9 @@ func (t *transferred) add(more transferred) {
 	t.bytes += more.bytes
 	t.elapsed += more.elapsed
 	t.target += more.target
+	t.waiting += more.waiting
 	t.own += more.own
+	t.machine += more.machine
 }
 
 func (r *run) rateRow(i int, t transferred, u usage) {
@@ -60,7 +62,7 @@ func (r *run) rateRow(i int, t transferred, u usage) {
 	if r.measured() {
 		cells = append(cells, cell{"CPU", "s/GB", t.cpuPerGB()})
 	}
-	cells = append(cells, r.loadCells(t.spent)...)
+	cells = append(cells, r.cpuCells(t.spent)...)
 	r.report.add(append(cells, r.memoryCells(u)...)...)
 }
 

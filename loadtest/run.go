@@ -86,7 +86,10 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	if err := r.setUp(ctx, connections); err != nil {
 		return nil, err
 	}
-	err := s.run(r, ctx)
+	err := r.warm(ctx)
+	if err == nil {
+		err = s.run(r, ctx)
+	}
 	r.close()
 	r.report.Seconds = time.Since(r.report.Started).Seconds()
 	if err != nil {
@@ -120,7 +123,7 @@ func (r *run) setUp(ctx context.Context, connections int) (err error) {
 		return err
 	}
 	r.report.Target = r.target.name
-	return r.warm(ctx)
+	return nil
 }
 
 func (r *run) close() {

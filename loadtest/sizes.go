@@ -49,7 +49,7 @@ func (r *run) size(ctx context.Context, length int) error {
 		s.all.Go(func() { s.fault(c.takeMessages(newLengths(cmd), count, &messages)) })
 	}
 	defer s.stop()
-	if err := r.pause(ctx, settle); err != nil {
+	if err := r.settle(ctx); err != nil {
 		return err
 	}
 	before := messages.Load()
@@ -104,5 +104,5 @@ func (r *run) sizeRow(length int, messages float64, t *transferred) {
 		r.report.metric(fmt.Sprintf("cpu_us_per_message_%d", length), each)
 	}
 	r.report.metric(fmt.Sprintf("messages_per_s_%d", length), messages/t.elapsed.Seconds())
-	r.report.add(append(cells, r.loadCells(t.spent)...)...)
+	r.report.add(append(cells, r.cpuCells(t.spent)...)...)
 }
