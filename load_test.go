@@ -24,14 +24,14 @@ func buildProxy(t *testing.T) string {
 func TestLoadtest(t *testing.T) {
 	proxy := buildProxy(t)
 	args := []string{"loadtest", "idle", "--proxy", proxy, "--connections", "5,10", "--quiet", "10ms", "--label", "a build"}
-	code, out, errs := run(t, append(args, "--json", "-", "--expect", "connections_per_gb>=-1e12", "--expect", "rss_bytes<=1000MiB")...)
+	code, out, errs := run(t, append(args, "--json", "-", "--expect", "open_cpu_ms>0", "--expect", "rss_bytes<=1000MiB")...)
 	var report loadtest.Report
 	if err := json.Unmarshal([]byte(out), &report); code != exitOK || errs != "" || err != nil || report.Label != "a build" || len(report.Rows) != 3 {
 		t.Errorf("exit %d, %v\n%s%s", code, err, out, errs)
 	}
 	file := filepath.Join(t.TempDir(), "report.json")
 	code, out, errs = run(t, append(args, "--json", file, "--verbose", "--expect", "rss_bytes<=1KiB", "--expect", "other<=1")...)
-	if code != exitError || !strings.Contains(out, "connections_per_gb = ") ||
+	if code != exitError || !strings.Contains(out, "open_cpu_ms = ") ||
 		!strings.Contains(errs, "idle: 10 connections") || !strings.Contains(errs, "expected rss_bytes<=1KiB: it is") || !strings.Contains(errs, `no metric "other"`) {
 		t.Errorf("exit %d\n%s%s", code, out, errs)
 	}

@@ -41,6 +41,9 @@ func (r *run) bulkLevel(ctx context.Context, n int) error {
 		return err
 	}
 	t, err := s.during(ctx, r.o.Duration)
+	if err == nil {
+		err = t.some()
+	}
 	if err != nil {
 		return err
 	}

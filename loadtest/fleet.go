@@ -48,6 +48,18 @@ func (f *fleet) grow(ctx context.Context, total int, greet func(*client, *scratc
 	return nil
 }
 
+// growDirect connects clients to the DC past the target until there are total.
+func (f *fleet) growDirect(total int) error {
+	for len(f.clients) < total {
+		c, err := f.run.openDirect()
+		if err != nil {
+			return err
+		}
+		f.clients = append(f.clients, c)
+	}
+	return nil
+}
+
 func (f *fleet) close() {
 	for _, c := range f.clients {
 		c.Close()

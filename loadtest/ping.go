@@ -24,12 +24,8 @@ func (r *run) ping(ctx context.Context) error {
 	}
 	direct := &fleet{run: r}
 	defer direct.close()
-	for range pingers {
-		c, err := r.openDirect()
-		if err != nil {
-			return err
-		}
-		direct.clients = append(direct.clients, c)
+	if err := direct.growDirect(pingers); err != nil {
+		return err
 	}
 	for _, n := range append([]int{0}, r.o.Connections...) {
 		if err := r.pingBeside(ctx, n, f.clients, direct.clients); err != nil {
@@ -41,7 +37,7 @@ func (r *run) ping(ctx context.Context) error {
 
 func (r *run) pingBeside(ctx context.Context, downloads int, proxied, direct []*client) error {
 	r.progress.begin("ping: beside %d downloads", downloads)
-	s, err := r.startStreams(ctx, downloads, false, 0)
+	s, err := r.startStreams(ctx, downloads, false, r.o.share(downloads))
 	if err != nil {
 		return err
 	}

@@ -21,7 +21,7 @@ const (
 func (r *run) rate(ctx context.Context) error {
 	n := mostConnections(r.o)
 	r.progress.begin("rate: %g Mbit/s down on %d connections", r.o.Mbit, n)
-	s, err := r.startStreams(ctx, n, false, int64(r.o.Mbit*1e6/8)/int64(n))
+	s, err := r.startStreams(ctx, n, false, r.o.share(n))
 	if err != nil {
 		return err
 	}
@@ -45,7 +45,7 @@ func (r *run) rate(ctx context.Context) error {
 		r.rateRow(len(samples), t, u)
 	}
 	r.rateMetrics(&total, samples)
-	return nil
+	return total.some()
 }
 
 func (t *transferred) add(more transferred) {

@@ -48,7 +48,7 @@ func TestScenarios(t *testing.T) {
 		rows    int
 		metrics []string
 	}{
-		"idle":    {Options{Connections: []int{10, 20}}, 3, []string{"bytes_per_connection", "connections_per_gb", "socket_bytes_per_connection"}},
+		"idle":    {Options{Connections: []int{10, 20}}, 3, []string{"bytes_per_connection", "open_cpu_ms", "socket_bytes_per_connection"}},
 		"active":  {Options{Connections: []int{20}, Rate: 20}, 1, []string{"cpu_us_per_message", "p99_ms"}},
 		"bulk":    {Options{Connections: []int{1, 3}}, 2, []string{"cpu_s_per_gb_3", "mb_per_s", "fairness"}},
 		"bulk up": {Options{Connections: []int{2}, Up: true}, 1, []string{"cpu_s_per_gb", "mb_per_s_2"}},

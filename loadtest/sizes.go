@@ -54,6 +54,9 @@ func (r *run) size(ctx context.Context, length int) error {
 	}
 	before := messages.Load()
 	t, err := s.during(ctx, r.o.Duration)
+	if err == nil {
+		err = t.some()
+	}
 	if err != nil {
 		return err
 	}
@@ -99,7 +102,7 @@ func (r *run) sizeRow(length int, messages float64, t *transferred) {
 		{"speed", "MB/s", t.mbPerS()},
 	}
 	if r.measured() {
-		each := 1e6 * t.target.Seconds() / messages
+		each := 1e6 * t.target.Seconds() / max(1, messages)
 		cells = append(cells, cell{"CPU each", "µs", each}, cell{"CPU", "s/GB", t.cpuPerGB()})
 		r.report.metric(fmt.Sprintf("cpu_us_per_message_%d", length), each)
 	}
