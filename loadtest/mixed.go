@@ -8,7 +8,7 @@ import (
 
 var mixedScenario = scenario{
 	help:     "a day (many idle, some chatting, a few downloading, scanners knocking), then a rush: 64 downloads and 20 stuck readers",
-	defaults: Options{Connections: []int{5000}, Duration: 10 * time.Second, Active: []float64{0.05}, Rate: 1},
+	defaults: Options{Connections: []int{5000}, Duration: 10 * time.Second, Active: []float64{0.05}, Rate: 1, Mbit: besideMbit},
 	connections: func(o *Options) int {
 		return mostConnections(o) + rush.downloads + rush.stalled + directTalkers + 2*scannersPerS
 	},
@@ -32,7 +32,11 @@ var (
 const scannersPerS = 10
 
 // directTalkers is how many connections past the target chat too, so that what the busy machine adds to a latency shows.
-const directTalkers = 16
+// They say as much a second as a worker of the others does.
+const (
+	directTalkers = 16
+	directRate    = 4 // messages per second of each
+)
 
 func (r *run) mixed(ctx context.Context) error {
 	f, stuck, direct := &fleet{run: r}, &fleet{run: r}, &fleet{run: r}
@@ -76,7 +80,7 @@ func (r *run) hour(ctx context.Context, h hour, clients, direct []*client) error
 	}
 	chatting := max(1, int(r.o.Active[0]*float64(len(clients))))
 	c := r.newChat(clients[:chatting], r.o.Rate*float64(chatting))
-	past := r.newChat(direct, 10*float64(len(direct)))
+	past := r.newChat(direct, directRate*float64(len(direct)))
 	stop, stopPast := background(ctx, c.talk), background(ctx, past.talk)
 	defer stop()
 	defer stopPast()
