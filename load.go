@@ -34,7 +34,7 @@ type load struct {
 	Duration    time.Duration `group:"Load" placeholder:"TIME" help:"How long each measurement takes."`
 	Quiet       time.Duration `group:"Load" placeholder:"TIME" help:"How long connections are quiet before memory is read. The proxy gives memory back twice a minute."`
 	Rate        float64       `group:"Load" placeholder:"N" help:"Messages per second: of all (ping), of each that is active (active, curve, mixed)."`
-	Mbit        float64       `group:"Load" placeholder:"N" help:"Mbit/s (rate)."`
+	Mbit        float64       `group:"Load" placeholder:"N" help:"Mbit/s of all downloads together (rate, ping, mixed): 1000, or 2000 beside which latencies are measured."`
 	Direction   string        `group:"Load" enum:"down,up" default:"down" help:"down, to the client, or up (bulk)."`
 	Size        []int         `group:"Load" placeholder:"N,…" help:"Lengths of messages in bytes, 0 for a mixture (sizes)."`
 	Active      []float64     `group:"Load" placeholder:"S,…" help:"Shares of the connections that are active, 0 to 1 (curve, mixed)."`

@@ -37,10 +37,13 @@ func (r *run) bulkLevel(ctx context.Context, n int) error {
 		return err
 	}
 	defer s.stop()
-	if err := r.pause(ctx, settle); err != nil {
+	if err := r.settle(ctx); err != nil {
 		return err
 	}
 	t, err := s.during(ctx, r.o.Duration)
+	if err == nil {
+		err = t.some()
+	}
 	if err != nil {
 		return err
 	}
@@ -52,21 +55,10 @@ func (r *run) bulkLevel(ctx context.Context, n int) error {
 	if r.measured() {
 		cells = append(cells, cell{"CPU", "s/GB", t.cpuPerGB()})
 	}
-	cells = append(append(cells, cell{"fairness", "min/max", t.fairness()}), r.loadCells(t.spent)...)
+	cells = append(append(cells, cell{"fairness", "min/max", t.fairness()}), r.cpuCells(t.spent)...)
 	r.report.add(append(cells, r.memoryCells(u)...)...)
 	r.streamMetrics(n, &t)
 	return nil
-}
-
-// loadCells are the CPU time of both sides, named so that they can stand beside CPU time per byte.
-func (r *run) loadCells(s spent) []cell {
-	cells := r.cpuCells(s)
-	for i := range cells {
-		if cells[i].name == "CPU" {
-			cells[i].name = "relay"
-		}
-	}
-	return cells
 }
 
 // streamMetrics names figures by the number of streams, and without it for the last level.

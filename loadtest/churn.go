@@ -121,7 +121,7 @@ func (r *run) churnLine(workers, busy, n float64, hello *latency, s spent) {
 		cells = append(cells, cell{"CPU each", "ms", 1000 * s.target.Seconds() / n})
 	}
 	cells = append(cells, cell{"hello p50", "ms", hello.ms(50)}, cell{"p99", "ms", hello.ms(99)}, cell{"most", "ms", hello.ms(100)})
-	r.report.add(append(cells, r.loadCells(s)...)...)
+	r.report.add(append(cells, r.cpuCells(s)...)...)
 }
 
 // burst spreads hellos evenly over a second, whether or not the target keeps up: busy beside a process that keeps a core to

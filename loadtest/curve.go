@@ -10,7 +10,7 @@ var curveScenario = scenario{
 	help: "memory over connections, active ones among them and stuck ones, and the formula that fits it",
 	defaults: Options{
 		Connections: []int{1000, 3000, 6000, 9000}, Active: []float64{0, 0.1, 0.5}, Stalled: []int{50, 100, 200},
-		Duration: 4 * time.Second, Rate: 1,
+		Duration: 4 * time.Second, Rate: 1, Quiet: 31 * time.Second,
 	},
 	connections: func(o *Options) int { return mostConnections(o) + slices.Max(o.Stalled) },
 	run:         (*run).curve,
@@ -40,6 +40,9 @@ func (r *run) curve(ctx context.Context) error {
 		if err := f.grow(ctx, n, greet); err != nil {
 			return err
 		}
+		if err := r.rest(ctx); err != nil {
+			return err
+		}
 		for _, share := range r.o.Active {
 			if err := measure(share); err != nil {
 				return err
@@ -50,6 +53,9 @@ func (r *run) curve(ctx context.Context) error {
 		if err := stuck.stall(ctx, n); err != nil {
 			return err
 		}
+		if err := r.rest(ctx); err != nil {
+			return err
+		}
 		if err := measure(slices.Min(r.o.Active)); err != nil {
 			return err
 		}
@@ -57,6 +63,13 @@ func (r *run) curve(ctx context.Context) error {
 	r.formula("", points, func(u usage) int64 { return u.RSS })
 	r.formula("socket_", points, func(u usage) int64 { return u.sockets.Memory })
 	return stuck.thaw(ctx)
+}
+
+// rest waits until memory is what it stays: the proxy gives back twice a minute what opening connections left behind, and
+// points before and after that lie on no line.
+func (r *run) rest(ctx context.Context) error {
+	r.progress.begin("curve: quiet for %s", r.o.Quiet)
+	return r.pause(ctx, r.o.Quiet)
 }
 
 // point has a share of the clients talk for a while and measures in the midst of it.

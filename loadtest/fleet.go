@@ -48,6 +48,18 @@ func (f *fleet) grow(ctx context.Context, total int, greet func(*client, *scratc
 	return nil
 }
 
+// growDirect connects clients to the DC past the target until there are total.
+func (f *fleet) growDirect(total int) error {
+	for len(f.clients) < total {
+		c, err := f.run.openDirect()
+		if err != nil {
+			return err
+		}
+		f.clients = append(f.clients, c)
+	}
+	return nil
+}
+
 func (f *fleet) close() {
 	for _, c := range f.clients {
 		c.Close()
@@ -120,13 +132,13 @@ func (r *run) repeat(ctx context.Context, workers int, do func(*scratch) error) 
 	return r.timed(ctx, func() float64 { return float64(count.Load()) })
 }
 
-// settle is how long a load runs before it is measured.
-const settle = time.Second
+// settle has a load run for a while before it is measured.
+func (r *run) settle(ctx context.Context) error { return r.pause(ctx, min(time.Second, r.o.Duration)) }
 
 // timed lets what runs settle, then run for the duration of a measurement, and returns by how much a count rose in that
 // time and what that took.
 func (r *run) timed(ctx context.Context, count func() float64) (rose float64, s spent, err error) {
-	if err := r.pause(ctx, settle); err != nil {
+	if err := r.settle(ctx); err != nil {
 		return 0, s, err
 	}
 	before := count()

@@ -1,6 +1,7 @@
 package loadtest
 
 import (
+	"math"
 	"sync"
 	"time"
 
@@ -35,11 +36,17 @@ func (l *latency) count() int64 {
 	return l.h.TotalCount()
 }
 
-// ms returns the percentile p, 0 to 100, in milliseconds: so many percent took no longer.
+// ms returns the percentile p, 0 to 100, in milliseconds: the least value that so many percent do not exceed. The histogram
+// itself would round the rank to the nearest, which of 99 values takes the second highest for the 99th percentile.
 func (l *latency) ms(p float64) float64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return float64(l.h.ValueAtPercentile(p)) / 1e6
+	n := float64(l.h.TotalCount())
+	if n == 0 {
+		return 0
+	}
+	rank := max(1, math.Ceil(p/100*n-1e-9))
+	return float64(l.h.ValueAtPercentile(100*rank/n)) / 1e6
 }
 
 // reported are the percentiles that tables show.

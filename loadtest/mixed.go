@@ -7,10 +7,12 @@ import (
 )
 
 var mixedScenario = scenario{
-	help:        "a day (many idle, some chatting, a few downloading, scanners knocking), then a rush: 64 downloads and 20 stuck readers",
-	defaults:    Options{Connections: []int{5000}, Duration: 10 * time.Second, Active: []float64{0.05}, Rate: 1},
-	connections: func(o *Options) int { return mostConnections(o) + rush.downloads + rush.stalled + 2*scannersPerS },
-	run:         (*run).mixed,
+	help:     "a day (many idle, some chatting, a few downloading, scanners knocking), then a rush: 64 downloads and 20 stuck readers",
+	defaults: Options{Connections: []int{5000}, Duration: 10 * time.Second, Active: []float64{0.05}, Rate: 1, Mbit: besideMbit},
+	connections: func(o *Options) int {
+		return mostConnections(o) + rush.downloads + rush.stalled + directTalkers + 2*scannersPerS
+	},
+	run: (*run).mixed,
 }
 
 // hour is what goes on beside those that are idle or chatting.
@@ -29,10 +31,21 @@ var (
 // scannersPerS is how many strangers come in a second.
 const scannersPerS = 10
 
+// directTalkers is how many connections past the target chat too, so that what the busy machine adds to a latency shows.
+// They say as much a second as a worker of the others does.
+const (
+	directTalkers = 16
+	directRate    = 4 // messages per second of each
+)
+
 func (r *run) mixed(ctx context.Context) error {
-	f, stuck := &fleet{run: r}, &fleet{run: r}
+	f, stuck, direct := &fleet{run: r}, &fleet{run: r}, &fleet{run: r}
 	defer f.close()
 	defer stuck.close()
+	defer direct.close()
+	if err := direct.growDirect(directTalkers); err != nil {
+		return err
+	}
 	r.progress.begin("mixed: %d connections", mostConnections(r.o))
 	if err := f.grow(ctx, mostConnections(r.o), greet); err != nil {
 		return err
@@ -41,7 +54,7 @@ func (r *run) mixed(ctx context.Context) error {
 		if err := stuck.stall(ctx, h.stalled); err != nil {
 			return err
 		}
-		if err := r.hour(ctx, h, f.clients); err != nil {
+		if err := r.hour(ctx, h, f.clients, direct.clients); err != nil {
 			return err
 		}
 	}
@@ -51,9 +64,13 @@ func (r *run) mixed(ctx context.Context) error {
 	return f.check(ctx)
 }
 
-func (r *run) hour(ctx context.Context, h hour, clients []*client) error {
+func (r *run) hour(ctx context.Context, h hour, clients, direct []*client) error {
 	r.progress.begin("mixed: %s", h.name)
-	s, err := r.startStreams(ctx, h.downloads, false, int64(h.mbit*1e6/8))
+	rate := int64(h.mbit * 1e6 / 8)
+	if rate == 0 {
+		rate = r.o.share(h.downloads)
+	}
+	s, err := r.startStreams(ctx, h.downloads, false, rate)
 	if err != nil {
 		return err
 	}
@@ -63,12 +80,17 @@ func (r *run) hour(ctx context.Context, h hour, clients []*client) error {
 	}
 	chatting := max(1, int(r.o.Active[0]*float64(len(clients))))
 	c := r.newChat(clients[:chatting], r.o.Rate*float64(chatting))
-	stop := background(ctx, c.talk)
+	past := r.newChat(direct, directRate*float64(len(direct)))
+	stop, stopPast := background(ctx, c.talk), background(ctx, past.talk)
 	defer stop()
-	if err := r.pause(ctx, settle); err != nil {
+	defer stopPast()
+	if err := r.settle(ctx); err != nil {
 		return err
 	}
 	t, err := s.during(ctx, r.o.Duration)
+	if err == nil {
+		err = t.some()
+	}
 	if err != nil {
 		return err
 	}
@@ -77,18 +99,21 @@ func (r *run) hour(ctx context.Context, h hour, clients []*client) error {
 		return err
 	}
 	stop()
-	r.hourRow(h, len(clients), c, &t, u)
+	stopPast()
+	r.hourRow(h, len(clients), c, past, &t, u)
 	return nil
 }
 
-func (r *run) hourRow(h hour, idle int, c *chat, t *transferred, u usage) {
+func (r *run) hourRow(h hour, idle int, c, past *chat, t *transferred, u usage) {
 	cells := []cell{
 		{"idle", "", float64(idle - len(c.clients))}, {"chatting", "", float64(len(c.clients))},
 		{"downloads", "", float64(h.downloads)}, {"stuck", "", float64(h.stalled)},
-		{"speed", "MB/s", t.mbPerS()}, {"p50", "ms", c.latency.ms(50)}, {"p99", "ms", c.latency.ms(99)}, {"p99.9", "ms", c.latency.ms(99.9)},
+		{"speed", "MB/s", t.mbPerS()}, {"p50", "ms", c.latency.ms(50)}, {"p99", "ms", c.latency.ms(99)}, {"direct p50", "ms", past.latency.ms(50)}, {"p99", "ms", past.latency.ms(99)},
 	}
-	r.report.add(append(append(cells, r.loadCells(t.spent)...), r.memoryCells(u)...)...)
+	r.report.add(append(append(cells, r.cpuCells(t.spent)...), r.memoryCells(u)...)...)
 	r.latency(h.name, c.latency)
+	r.latency(h.name+" direct", past.latency)
+	r.report.metric("added_p99_ms_"+h.name, c.latency.ms(99)-past.latency.ms(99))
 	r.report.metric("p50_ms_"+h.name, c.latency.ms(50))
 	r.report.metric("p99_ms_"+h.name, c.latency.ms(99))
 	r.report.metric("mb_per_s_"+h.name, t.mbPerS())

@@ -38,7 +38,7 @@ type Options struct {
 	Duration    time.Duration // of each measurement
 	Quiet       time.Duration // from the last byte to the sample
 	Rate        float64       // messages per second: in all (ping), of each active connection (active, curve)
-	Mbit        float64       // Mbit/s of scenario rate
+	Mbit        float64       // Mbit/s of the downloads together (rate, ping, mixed)
 	Up          bool          // bulk: from the client to the DC
 	Sizes       []int         // bytes of a message
 	Active      []float64     // shares of the connections, 0 to 1

@@ -21,12 +21,12 @@ const (
 func (r *run) rate(ctx context.Context) error {
 	n := mostConnections(r.o)
 	r.progress.begin("rate: %g Mbit/s down on %d connections", r.o.Mbit, n)
-	s, err := r.startStreams(ctx, n, false, int64(r.o.Mbit*1e6/8)/int64(n))
+	s, err := r.startStreams(ctx, n, false, r.o.share(n))
 	if err != nil {
 		return err
 	}
 	defer s.stop()
-	if err := r.pause(ctx, settle); err != nil {
+	if err := r.settle(ctx); err != nil {
 		return err
 	}
 	var samples []usage
@@ -45,14 +45,16 @@ func (r *run) rate(ctx context.Context) error {
 		r.rateRow(len(samples), t, u)
 	}
 	r.rateMetrics(&total, samples)
-	return nil
+	return total.some()
 }
 
 func (t *transferred) add(more transferred) {
 	t.bytes += more.bytes
 	t.elapsed += more.elapsed
 	t.target += more.target
+	t.waiting += more.waiting
 	t.own += more.own
+	t.machine += more.machine
 }
 
 func (r *run) rateRow(i int, t transferred, u usage) {
@@ -60,7 +62,7 @@ func (r *run) rateRow(i int, t transferred, u usage) {
 	if r.measured() {
 		cells = append(cells, cell{"CPU", "s/GB", t.cpuPerGB()})
 	}
-	cells = append(cells, r.loadCells(t.spent)...)
+	cells = append(cells, r.cpuCells(t.spent)...)
 	r.report.add(append(cells, r.memoryCells(u)...)...)
 }
 

@@ -49,11 +49,14 @@ func (r *run) size(ctx context.Context, length int) error {
 		s.all.Go(func() { s.fault(c.takeMessages(newLengths(cmd), count, &messages)) })
 	}
 	defer s.stop()
-	if err := r.pause(ctx, settle); err != nil {
+	if err := r.settle(ctx); err != nil {
 		return err
 	}
 	before := messages.Load()
 	t, err := s.during(ctx, r.o.Duration)
+	if err == nil {
+		err = t.some()
+	}
 	if err != nil {
 		return err
 	}
@@ -99,10 +102,10 @@ func (r *run) sizeRow(length int, messages float64, t *transferred) {
 		{"speed", "MB/s", t.mbPerS()},
 	}
 	if r.measured() {
-		each := 1e6 * t.target.Seconds() / messages
+		each := 1e6 * t.target.Seconds() / max(1, messages)
 		cells = append(cells, cell{"CPU each", "µs", each}, cell{"CPU", "s/GB", t.cpuPerGB()})
 		r.report.metric(fmt.Sprintf("cpu_us_per_message_%d", length), each)
 	}
 	r.report.metric(fmt.Sprintf("messages_per_s_%d", length), messages/t.elapsed.Seconds())
-	r.report.add(append(cells, r.loadCells(t.spent)...)...)
+	r.report.add(append(cells, r.cpuCells(t.spent)...)...)
 }

@@ -2,7 +2,6 @@ package loadtest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -20,6 +19,9 @@ type streams struct {
 	closing atomic.Bool
 	all     sync.WaitGroup
 }
+
+// share returns the rate, in bytes/s, that each of n downloads gets of the one asked for; 0, as fast as they go, without one.
+func (o *Options) share(n int) int64 { return int64(o.Mbit * 1e6 / 8 / float64(max(1, n))) }
 
 const endless = 1 << 60 // bytes
 
@@ -132,16 +134,26 @@ func (s *streams) during(ctx context.Context, d time.Duration) (t transferred, e
 		t.bytes += n
 		t.least, t.most = min(t.least, n), max(t.most, n)
 	}
+	return t, nil
+}
+
+// some fails if there is nothing to divide by.
+func (t *transferred) some() error {
 	if t.bytes == 0 {
-		err = errors.New("nothing came through")
+		return fmt.Errorf("nothing came through in %s", t.elapsed)
 	}
-	return t, err
+	return nil
 }
 
 // fairness is what the slowest stream got of what the fastest did.
-func (t *transferred) fairness() float64 { return float64(t.least) / float64(t.most) }
+func (t *transferred) fairness() float64 { return float64(t.least) / float64(max(1, t.most)) }
 
 func (t *transferred) mbPerS() float64 { return float64(t.bytes) / 1e6 / t.elapsed.Seconds() }
 
-// cpuPerGB is in seconds of the target's CPU time.
-func (t *transferred) cpuPerGB() float64 { return t.target.Seconds() / (float64(t.bytes) / gb) }
+// cpuPerGB is in seconds of the target's CPU time; 0 when nothing came through.
+func (t *transferred) cpuPerGB() float64 {
+	if t.bytes == 0 {
+		return 0
+	}
+	return t.target.Seconds() / (float64(t.bytes) / gb)
+}

@@ -73,24 +73,43 @@ func (r *run) memoryCells(u usage) (cells []cell) {
 
 // stopwatch measures time and CPU time from its start on.
 type stopwatch struct {
-	began       time.Time
-	target, own time.Duration
+	began time.Time
+	spent
 }
 
-// spent is what a stopwatch shows.
-type spent struct{ elapsed, target, own time.Duration }
+// spent is what a stopwatch shows. The CPU time is that of all cores.
+type spent struct {
+	elapsed time.Duration
+	target  time.Duration // CPU time of the target
+	waiting time.Duration // in which threads of the target were ready to run and had no core
+	own     time.Duration // CPU time of the generator: clients, DC and front
+	machine time.Duration // CPU time of everybody
+}
 
 func (r *run) startWatch() (w stopwatch, err error) {
 	w.target, err = r.targetCPU()
+	for _, pid := range r.target.pids {
+		w.waiting += waited(pid)
+	}
 	w.own, _ = measure.CPU(os.Getpid())
+	w.machine = machineCPU()
 	w.began = time.Now()
 	return w, err
 }
 
 func (r *run) read(w stopwatch) (s spent, err error) {
 	now, err := r.startWatch()
-	return spent{now.began.Sub(w.began), now.target - w.target, now.own - w.own}, err
+	return spent{
+		elapsed: now.began.Sub(w.began), target: now.target - w.target, waiting: max(0, now.waiting-w.waiting),
+		own: now.own - w.own, machine: now.machine - w.machine,
+	}, err
 }
+
+// cores says a CPU time in parts of a core.
+func (s spent) cores(t time.Duration) float64 { return t.Seconds() / s.elapsed.Seconds() }
+
+// others is what processes took that are no part of the run, as far as the ticks of the kernel's account show it.
+func (s spent) others() time.Duration { return max(0, s.machine-s.target-s.own) }
 
 func (r *run) targetCPU() (sum time.Duration, err error) {
 	for _, pid := range r.target.pids {
@@ -103,11 +122,17 @@ func (r *run) targetCPU() (sum time.Duration, err error) {
 	return sum, nil
 }
 
-// cpuCells are columns for the CPU time of both sides, in parts of a core: a generator that takes what the machine has left
-// is what limits the figures beside it.
+// calm is the part of a core that others may take before a report says that they did.
+const calm = 0.1
+
+// cpuCells are columns for the CPU time of all sides, in parts of a core. They tell what limits the figures beside them: a
+// generator that takes what the machine has left, or others who do. A relay that waits for a core is not slow.
 func (r *run) cpuCells(s spent) (cells []cell) {
-	if r.measured() {
-		cells = append(cells, cell{"CPU", "cores", s.target.Seconds() / s.elapsed.Seconds()})
+	if s.cores(s.others()) > calm {
+		r.report.note("other processes ran too (column others, in cores): latencies and speeds are worse for it")
 	}
-	return append(cells, cell{"generator", "cores", s.own.Seconds() / s.elapsed.Seconds()})
+	if r.measured() {
+		cells = append(cells, cell{"relay", "cores", s.cores(s.target)}, cell{"waiting", "cores", s.cores(s.waiting)})
+	}
+	return append(cells, cell{"generator", "cores", s.cores(s.own)}, cell{"others", "cores", s.cores(s.others())})
 }
