@@ -8,7 +8,7 @@ BENCHSTAT   := $(GO) run golang.org/x/perf/cmd/benchstat@v0.0.0-20260908200009-2
 FUZZTIME    ?= 60s
 
 .DEFAULT_GOAL := build
-.PHONY: help build run check vet lint fmt test test-deps unit race interop shape cover fuzz bench bench-base loadtest golden release clean
+.PHONY: help build run check vet lint fmt test test-deps unit race interop shape cover fuzz bench bench-base loadtest rivals golden release clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -78,6 +78,22 @@ bench: ## ten runs of every benchmark, compared with the stored ones
 
 bench-base: ## store the benchmarks of the present code
 	$(BENCH) > $(BENCH_BASE)
+
+# A smaller size is that of .ci/run: make loadtest LEVELS=200,1000 TIME=1s
+LEVELS ?= 1000,5000,9000
+TIME   ?= 5s
+
+loadtest: build ## two minutes of load, with bounds that a regression breaks
+	./proxy loadtest idle --connections $(LEVELS) --expect 'bytes_per_connection<=2.5KiB'
+	./proxy loadtest bulk --connections 1,16 --duration $(TIME) --expect 'cpu_s_per_gb_1<=1.5' --expect 'cpu_s_per_gb_16<=1.5'
+	./proxy loadtest bulk --connections 1,16 --duration $(TIME) --direction up --expect 'cpu_s_per_gb_1<=2.5' --expect 'cpu_s_per_gb_16<=2.5'
+	./proxy loadtest ping --connections 1 --duration $(TIME) --expect 'added_p50_ms<=5'
+	./proxy loadtest churn --duration $(TIME) --expect 'handshake_cpu_ms<=0.75'
+	./proxy loadtest slow --stalled 20,100 --expect 'bytes_per_stalled<=32KiB'
+	./proxy loadtest front --connections 200 --duration $(TIME) --expect 'visit_cpu_ms<=1'
+
+rivals: build ## the proxy beside HAProxy, nginx and a plain Go relay: half an hour, as root
+	cd interop && INTEROP_PROXY=$(CURDIR)/proxy INTEROP_RIVALS=3 $(GO) test -count=1 -v -timeout 60m -run TestRivals .
 
 golden: ## rewrite the golden files; review the diff
 	$(GO) test ./... -update

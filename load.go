@@ -15,6 +15,11 @@ import (
 )
 
 type load struct {
+	Measure loadMeasure `cmd:"" default:"withargs" help:"Measure; what \"loadtest\" alone does."`
+	Plot    loadPlot    `cmd:"" help:"Draw the reports of one or more runs side by side."`
+}
+
+type loadMeasure struct {
 	Scenario string `arg:"" optional:"" default:"idle" help:"What to do, ${default} when not given; \"list\" tells what there is."`
 
 	Self      bool     `group:"Target" help:"Measure a proxy of our own, started for the purpose. So it is without --addr."`
@@ -24,6 +29,8 @@ type load struct {
 	PID       []int    `group:"Target" name:"pid" placeholder:"N" help:"Processes of that proxy, for its CPU time and memory."`
 	DCBind    string   `group:"Target" name:"dc-bind" placeholder:"ADDR" help:"Where the fake data centre listens; a free port when not given."`
 	FrontBind string   `group:"Target" placeholder:"ADDR" help:"Where the fake front listens; a free port when not given."`
+	Netns     bool     `group:"Target" help:"Put the proxy, the clients, the data centre and the front on hosts of their own: network namespaces on a bridge, with an MTU of 1500. Root only."`
+	Link      int64    `group:"Target" placeholder:"N" help:"Mbit/s that the proxy's port lets through in either direction (--netns)."`
 	Proxy     string   `group:"Target" placeholder:"FILE" help:"Another build to start in place of this one."`
 	Env       []string `group:"Target" placeholder:"NAME=VALUE" help:"Environment of the proxy that is started, such as GOGC=100."`
 	Secrets   int      `group:"Target" default:"1" help:"How many secrets it has."`
@@ -48,7 +55,7 @@ type load struct {
 }
 
 // Run measures and prints the report. It fails when a byte was wrong, a connection broke or an expectation was missed.
-func (l load) Run(on console) error {
+func (l loadMeasure) Run(on console) error {
 	if l.Scenario == "list" {
 		_, err := fmt.Fprintln(on.out, strings.Join(loadtest.Scenarios(), "\n"))
 		return err
@@ -74,7 +81,7 @@ func (l load) Run(on console) error {
 	return errors.Join(errs...)
 }
 
-func (l load) expectations() (list []loadtest.Expectation, err error) {
+func (l loadMeasure) expectations() (list []loadtest.Expectation, err error) {
 	for _, text := range l.Expect {
 		e, err := loadtest.ParseExpectation(text)
 		if err != nil {
@@ -85,10 +92,11 @@ func (l load) expectations() (list []loadtest.Expectation, err error) {
 	return list, nil
 }
 
-func (l load) options(on console) (loadtest.Options, error) {
+func (l loadMeasure) options(on console) (loadtest.Options, error) {
 	o := loadtest.Options{
 		Scenario: l.Scenario, Label: l.Label, Version: versionText(),
 		Addr: l.Addr, Plain: l.Plain, PIDs: l.PID, DCBind: l.DCBind, FrontBind: l.FrontBind,
+		Netns: l.Netns, LinkRate: l.Link * 1e6,
 		Executable: l.Proxy, Env: l.Env, Secrets: l.Secrets, Shape: l.Shape, Cgroup: l.Cgroup,
 		Connections: l.Connections, Duration: l.Duration, Quiet: l.Quiet, Rate: l.Rate, Mbit: l.Mbit, Up: l.Direction == "up",
 		Sizes: l.Size, Active: l.Active, Stalled: l.Stalled, Burst: l.Burst,
@@ -117,7 +125,7 @@ func (l load) options(on console) (loadtest.Options, error) {
 	return o, nil
 }
 
-func (l load) show(on console, r *loadtest.Report) error {
+func (l loadMeasure) show(on console, r *loadtest.Report) error {
 	if l.JSON == "-" {
 		return r.WriteJSON(on.out)
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -54,5 +55,31 @@ func TestLoadtestRefuses(t *testing.T) {
 	}
 	if code, out, _ := run(t, "loadtest", "list"); code != exitOK || strings.Count(out, "\n") != 11 {
 		t.Errorf("list: exit %d\n%s", code, out)
+	}
+}
+
+// TestLoadtestPlot draws what a run wrote, and says what is wrong with what is no report.
+func TestLoadtestPlot(t *testing.T) {
+	dir := t.TempDir()
+	report, broken, svg := filepath.Join(dir, "run.json"), filepath.Join(dir, "broken.json"), filepath.Join(dir, "run.svg")
+	text := `{"scenario": "idle", "label": "a build", "columns": [{"name": "connections"}, {"name": "RSS", "unit": "MiB"}], "rows": [[0, 10], [1000, 12], [2000, 14]]}`
+	for name, content := range map[string]string{report: text, broken: "{"} {
+		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if code, out, errs := run(t, "loadtest", "plot", report, "--svg", svg); code != exitOK || out+errs != "" {
+		t.Fatalf("exit %d, %q, %q", code, out, errs)
+	}
+	if drawn, err := os.ReadFile(svg); err != nil || !strings.Contains(string(drawn), "a build") || !strings.HasPrefix(string(drawn), "<svg") {
+		t.Errorf("%v\n%s", err, drawn)
+	}
+	if code, out, _ := run(t, "loadtest", "plot", report); code != exitOK || !strings.HasPrefix(out, "<svg") {
+		t.Errorf("exit %d, %q", code, out)
+	}
+	for args, want := range map[string]string{broken: "is no report", filepath.Join(dir, "none"): "no such file"} {
+		if code, _, errs := run(t, "loadtest", "plot", args); code != exitError || !strings.Contains(errs, want) {
+			t.Errorf("exit %d, %q", code, errs)
+		}
 	}
 }

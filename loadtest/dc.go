@@ -1,6 +1,7 @@
 package loadtest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -9,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"mtrelay/loadtest/netns"
 	"mtrelay/relay/relaytest"
 )
 
@@ -25,15 +27,19 @@ const perListener = 20_000
 
 // startDC listens on addr alone, or, if that is empty, on so many loopback ports that a relay can hold this many
 // connections.
-func startDC(addr string, connections int, f *faults) (*dc, error) {
+func startDC(h hosts, addr string, connections int, f *faults) (*dc, error) {
 	d := &dc{faults: f}
 	count := 1
 	if addr == "" {
-		addr = "127.0.0.1:0"
+		addr = h.anyPort(netns.DC)
 		count += connections / perListener
 	}
 	for range count {
-		server, err := relaytest.ListenDC(addr)
+		var server *relaytest.DC
+		err := h.do(netns.DC, func() (err error) {
+			server, err = relaytest.ListenDC(addr)
+			return err
+		})
 		if err != nil {
 			d.close()
 			return nil, fmt.Errorf("the fake DC: %w", err)
@@ -188,8 +194,8 @@ func (d *dc) sink(c *relaytest.DCConn, cmd command) error {
 }
 
 // direct connects to a DC without a relay.
-func (d *dc) direct() (net.Conn, error) {
-	conn, err := net.Dial("tcp", d.servers[0].Addr())
+func (d *dc) direct(ctx context.Context, h hosts, n uint64) (net.Conn, error) {
+	conn, err := h.dial(ctx, n, d.servers[0].Addr())
 	if err != nil {
 		return nil, err
 	}

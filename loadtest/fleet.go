@@ -49,9 +49,9 @@ func (f *fleet) grow(ctx context.Context, total int, greet func(*client, *scratc
 }
 
 // growDirect connects clients to the DC past the target until there are total.
-func (f *fleet) growDirect(total int) error {
+func (f *fleet) growDirect(ctx context.Context, total int) error {
 	for len(f.clients) < total {
-		c, err := f.run.openDirect()
+		c, err := f.run.openDirect(ctx)
 		if err != nil {
 			return err
 		}
@@ -75,9 +75,9 @@ func (r *run) open(ctx context.Context, opts ...relaytest.Option) (*client, erro
 }
 
 // openDirect connects one more client to the DC, past the target.
-func (r *run) openDirect() (*client, error) {
+func (r *run) openDirect(ctx context.Context) (*client, error) {
 	n := r.numbers.Add(1)
-	conn, err := r.dc.direct()
+	conn, err := r.dc.direct(ctx, r.hosts, n)
 	return r.client(n, conn, err)
 }
 

@@ -16,6 +16,7 @@ import (
 	"strconv"
 	"time"
 
+	"mtrelay/loadtest/netns"
 	"mtrelay/relay/relaytest"
 )
 
@@ -27,15 +28,15 @@ type frontServer struct {
 	roots    *x509.CertPool
 }
 
-func startFront(addr string) (*frontServer, error) {
+func startFront(h hosts, addr string) (*frontServer, error) {
 	if addr == "" {
-		addr = "127.0.0.1:0"
+		addr = h.anyPort(netns.Front)
 	}
 	certificate, err := selfSigned(ownHost)
 	if err != nil {
 		return nil, err
 	}
-	l, err := net.Listen("tcp", addr)
+	l, err := h.listen(netns.Front, addr)
 	if err != nil {
 		return nil, fmt.Errorf("the fake front: %w", err)
 	}

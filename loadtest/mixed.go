@@ -43,7 +43,7 @@ func (r *run) mixed(ctx context.Context) error {
 	defer f.close()
 	defer stuck.close()
 	defer direct.close()
-	if err := direct.growDirect(directTalkers); err != nil {
+	if err := direct.growDirect(ctx, directTalkers); err != nil {
 		return err
 	}
 	r.progress.begin("mixed: %d connections", mostConnections(r.o))

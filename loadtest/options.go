@@ -27,6 +27,11 @@ type Options struct {
 	DCBind    string // where the fake DC listens, so that the target can be pointed at it
 	FrontBind string // and the fake front
 
+	// Netns puts the proxy, the clients, the DC and the front on hosts of their own; LinkRate is what the proxy's port lets
+	// through in either direction, in bit/s, 0 for no limit.
+	Netns    bool
+	LinkRate int64
+
 	Executable string   // default: this one
 	Env        []string // NAME=VALUE, of the child alone
 	Secrets    int      // in its configuration, at least 1
@@ -86,6 +91,10 @@ func (o *Options) check() error {
 		return fmt.Errorf("--active: %v: a share is a number from 0 to 1", o.Active)
 	case o.Addr == "" && o.Plain:
 		return fmt.Errorf("--plain: is about another relay: give its --addr, and --dc-bind where it forwards to")
+	case o.Netns && o.Addr != "":
+		return fmt.Errorf("--netns: is about a proxy of our own, which can be started in it; leave out --addr")
+	case o.LinkRate != 0 && !o.Netns || o.LinkRate < 0:
+		return fmt.Errorf("--link: is the rate of a --netns, in Mbit/s")
 	case o.Addr != "" && o.DCBind == "":
 		return fmt.Errorf("--addr: also give --dc-bind, where the fake DC is to listen, and point the target at it")
 	case o.Addr != "" && !o.Plain && o.Secret.Host() == "":
@@ -108,6 +117,12 @@ func (o *Options) parameters() map[string]string {
 	}
 	if o.Secrets > 1 {
 		p["secrets"] = strconv.Itoa(o.Secrets)
+	}
+	if o.Netns {
+		p["netns"] = "on"
+	}
+	if o.LinkRate > 0 {
+		p["link"] = fmt.Sprint(o.LinkRate/1e6, " Mbit/s")
 	}
 	if o.Shape {
 		p["shape"] = "on"

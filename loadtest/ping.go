@@ -28,7 +28,7 @@ func (r *run) ping(ctx context.Context) error {
 	}
 	direct := &fleet{run: r}
 	defer direct.close()
-	if err := direct.growDirect(pingers); err != nil {
+	if err := direct.growDirect(ctx, pingers); err != nil {
 		return err
 	}
 	for _, n := range append([]int{0}, r.o.Connections...) {

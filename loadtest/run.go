@@ -57,6 +57,7 @@ type run struct {
 	o         *Options
 	report    *Report
 	target    *target
+	hosts     hosts
 	dc        *dc
 	front     *frontServer
 	faults    *faults
@@ -104,16 +105,24 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 
 // setUp starts the DC, the front and, unless it runs already, the target, with room for so many connections.
 func (r *run) setUp(ctx context.Context, connections int) (err error) {
-	if r.dc, err = startDC(r.o.DCBind, connections, r.faults); err != nil {
+	if r.hosts, err = makeHosts(ctx, r.o); err != nil {
 		return err
 	}
-	if r.front, err = startFront(r.o.FrontBind); err != nil {
+	defer func() {
+		if err != nil {
+			r.hosts.close()
+		}
+	}()
+	if r.dc, err = startDC(r.hosts, r.o.DCBind, connections, r.faults); err != nil {
+		return err
+	}
+	if r.front, err = startFront(r.hosts, r.o.FrontBind); err != nil {
 		r.dc.close()
 		return err
 	}
 	r.progress.begin("waiting for the target")
 	if r.o.Addr == "" {
-		r.target, err = startSelf(ctx, r.o, r.dc, r.front.addr(), max(leastRoom, connections+spareConnections))
+		r.target, err = startSelf(ctx, r.o, r.hosts, r.dc, r.front.addr(), max(leastRoom, connections+spareConnections))
 	} else {
 		r.target = foreign(r.o)
 		err = r.target.awaitReady(ctx)
@@ -133,6 +142,7 @@ func (r *run) close() {
 	}
 	r.faults.add(r.dc.close())
 	r.front.close()
+	r.faults.add(r.hosts.close())
 }
 
 // warmUp is how many connections come and go before anything is measured, so that the target's code is in memory and its

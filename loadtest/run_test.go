@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"mtrelay/conf"
+	"mtrelay/loadtest/netns"
 )
 
 // proxyBinary is the proxy that tests measure.
@@ -85,6 +86,25 @@ func TestScenarios(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestOnHostsOfTheirOwn: a download through a link of 80 Mbit/s is no faster than that, and right.
+func TestOnHostsOfTheirOwn(t *testing.T) {
+	world, err := netns.Make(t.Context(), netns.Options{})
+	if err != nil {
+		t.Skip(err) // not root, or a kernel without namespaces
+	}
+	if err := world.Close(); err != nil {
+		t.Fatal(err)
+	}
+	o := Options{Scenario: "bulk", Executable: proxyBinary, Netns: true, LinkRate: 80e6, Connections: []int{1}, Duration: time.Second}
+	report, err := Run(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if speed := report.Metrics["mb_per_s"]; speed <= 0 || speed > 12 {
+		t.Errorf("%v MB/s", speed)
 	}
 }
 
@@ -167,7 +187,7 @@ func TestCorruption(t *testing.T) {
 		t.Run(fmt.Sprintf("%s at %d", test.name, test.at), func(t *testing.T) {
 			t.Parallel()
 			o := test.o
-			o.DCBind = freeAddress()
+			o.DCBind = hosts{}.free(netns.DC, "127.0.0.1:0")
 			o.Scenario, o.Addr, o.Plain = test.name, corrupting(t, o.DCBind, test.up, test.at), true
 			o.Duration, o.Quiet = 400*time.Millisecond, 10*time.Millisecond
 			report, err := Run(t.Context(), o)
@@ -183,7 +203,7 @@ func TestCorruption(t *testing.T) {
 
 // TestPlainRelay: what is measured without a pid is measured without its processes, and says so.
 func TestPlainRelay(t *testing.T) {
-	dc := freeAddress()
+	dc := hosts{}.free(netns.DC, "127.0.0.1:0")
 	o := Options{Scenario: "bulk", Addr: corrupting(t, dc, true, -1), Plain: true, DCBind: dc, Connections: []int{2}, Duration: 300 * time.Millisecond}
 	report, err := Run(t.Context(), o)
 	if err != nil {

@@ -15,18 +15,19 @@ import (
 	"time"
 
 	"mtrelay/conf"
+	"mtrelay/loadtest/netns"
 )
 
 // ownHost is the name in the secrets of a proxy of our own.
 const ownHost = "front.example"
 
 // startSelf starts a proxy as a child process with a configuration of its own.
-func startSelf(ctx context.Context, o *Options, dc *dc, front string, connections int) (*target, error) {
+func startSelf(ctx context.Context, o *Options, h hosts, dc *dc, front string, connections int) (*target, error) {
 	dir, err := os.MkdirTemp("", "loadtest")
 	if err != nil {
 		return nil, err
 	}
-	c := selfConfig{addr: freeAddress(), stats: freeAddress(), front: front, dcs: dc.addrs(), shape: o.Shape, connections: connections}
+	c := selfConfig{addr: h.free(netns.Proxy, h.anyPort(netns.Proxy)), stats: h.free(netns.Proxy, "127.0.0.1:0"), front: front, dcs: dc.addrs(), shape: o.Shape, connections: connections}
 	for range o.Secrets {
 		s, err := conf.NewSecret(rand.Reader, ownHost)
 		if err != nil {
@@ -38,12 +39,12 @@ func startSelf(ctx context.Context, o *Options, dc *dc, front string, connection
 	if err := os.WriteFile(path, c.text(), 0o600); err != nil {
 		return nil, err
 	}
-	child, err := startChild(o, path)
+	child, err := startChild(o, h, path)
 	if err != nil {
 		os.RemoveAll(dir)
 		return nil, err
 	}
-	t := &target{name: "self", addr: c.addr, secrets: c.secrets, pids: []int{child.cmd.Process.Pid}, dcs: len(c.dcs), alive: child.alive}
+	t := &target{name: "self", hosts: h, addr: c.addr, secrets: c.secrets, pids: []int{child.cmd.Process.Pid}, dcs: len(c.dcs), alive: child.alive}
 	t.stop = func() string {
 		defer os.RemoveAll(dir)
 		return child.stop()
@@ -81,16 +82,6 @@ func (c *selfConfig) text() []byte {
 	return b.Bytes()
 }
 
-// freeAddress returns a loopback address that nobody listens on now.
-func freeAddress() string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "127.0.0.1:0" // the proxy will say what is wrong
-	}
-	defer l.Close()
-	return l.Addr().String()
-}
-
 // child is a proxy that runs.
 type child struct {
 	cmd    *exec.Cmd
@@ -102,7 +93,7 @@ type child struct {
 // startChild runs the executable. It dies with us, however we end. It has a session of its own, since the kernel shares a
 // busy machine out by session (sched(7), autogroup): beside downloads, the proxy's two threads would get what two of the
 // generator's many get, and pings through it took 27 ms longer than past it instead of 2.
-func startChild(o *Options, config string) (*child, error) {
+func startChild(o *Options, h hosts, config string) (*child, error) {
 	path := o.Executable
 	if path == "" {
 		var err error
@@ -117,7 +108,7 @@ func startChild(o *Options, config string) (*child, error) {
 	if err := c.joinCgroup(o.Cgroup); err != nil {
 		return nil, err
 	}
-	if err := c.cmd.Start(); err != nil {
+	if err := h.start(netns.Proxy, c.cmd); err != nil {
 		return nil, err
 	}
 	go func() {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"net/netip"
 	"time"
 
 	"mtrelay/conf"
@@ -15,6 +14,7 @@ import (
 type target struct {
 	name    string // in reports
 	addr    string
+	hosts   hosts
 	secrets []conf.Secret // none: it relays bytes as they are
 	pids    []int
 	dcs     int                     // clients ask for the DCs 1 to this
@@ -96,10 +96,5 @@ func (t *target) dialWith(ctx context.Context, secret conf.Secret, n uint64, wat
 
 // connect opens a TCP connection from the source address of client n.
 func (t *target) connect(ctx context.Context, n uint64) (net.Conn, error) {
-	var d net.Dialer
-	if to, err := netip.ParseAddrPort(t.addr); err == nil && to.Addr().Is4() && to.Addr().IsLoopback() {
-		d.LocalAddr = &net.TCPAddr{IP: sourceAddress(n)}
-		d.Control = latePort
-	}
-	return d.DialContext(ctx, "tcp", t.addr)
+	return t.hosts.dial(ctx, n, t.addr)
 }

@@ -1,0 +1,89 @@
+package loadtest
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"os/exec"
+
+	"mtrelay/loadtest/netns"
+)
+
+// hosts say where the parties are: all on loopback, or each on a host of its own.
+type hosts struct{ world *netns.World } // nil: loopback
+
+// makeHosts makes what Options.Netns asks for.
+func makeHosts(ctx context.Context, o *Options) (h hosts, err error) {
+	if o.Netns {
+		h.world, err = netns.Make(ctx, netns.Options{Rate: o.LinkRate})
+	}
+	return h, err
+}
+
+func (h hosts) close() error {
+	if h.world == nil {
+		return nil
+	}
+	return h.world.Close()
+}
+
+// do runs f, which makes a socket or starts a process, where a party is.
+func (h hosts) do(r netns.Role, f func() error) error {
+	if h.world == nil {
+		return f()
+	}
+	return h.world.Do(r, f)
+}
+
+// anyPort is an address for a party to listen at.
+func (h hosts) anyPort(r netns.Role) string {
+	if h.world == nil {
+		return "127.0.0.1:0"
+	}
+	return netip.AddrPortFrom(h.world.Addr(r), 0).String()
+}
+
+func (h hosts) listen(r netns.Role, addr string) (l net.Listener, err error) {
+	err = h.do(r, func() (err error) {
+		l, err = net.Listen("tcp", addr)
+		return err
+	})
+	return l, err
+}
+
+// free returns an address of a party's that nobody listens on now.
+func (h hosts) free(r netns.Role, addr string) string {
+	l, err := h.listen(r, addr)
+	if err != nil {
+		return addr // the proxy will say what is wrong
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// dial connects client n.
+func (h hosts) dial(ctx context.Context, n uint64, addr string) (c net.Conn, err error) {
+	var d net.Dialer
+	if source := h.source(n, addr); source != nil {
+		d.LocalAddr, d.Control = source, latePort
+	}
+	err = h.do(netns.Clients, func() (err error) {
+		c, err = d.DialContext(ctx, "tcp", addr)
+		return err
+	})
+	return c, err
+}
+
+// source is where client n connects from; nil leaves it to the system.
+func (h hosts) source(n uint64, addr string) *net.TCPAddr {
+	if h.world != nil {
+		own := h.world.Addrs(netns.Clients)
+		return net.TCPAddrFromAddrPort(netip.AddrPortFrom(own[n%uint64(len(own))], 0))
+	}
+	if to, err := netip.ParseAddrPort(addr); err == nil && to.Addr().Is4() && to.Addr().IsLoopback() {
+		return &net.TCPAddr{IP: sourceAddress(n)}
+	}
+	return nil
+}
+
+func (h hosts) start(r netns.Role, c *exec.Cmd) error { return h.do(r, c.Start) }
