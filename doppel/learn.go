@@ -20,7 +20,7 @@ const (
 
 	fewRecords    = 16 // are no sample
 	greetingLen   = 8  // first records of a burst by which it is told whether it is a greeting
-	leastGreeting = 4  // records of one: SETTINGS, WINDOW_UPDATE, acknowledgement, header
+	leastGreeting = 5  // records of one: SETTINGS, WINDOW_UPDATE, acknowledgement, header, and what follows
 	blockLen      = 64 // of records that stay together when only a part is kept
 )
 

@@ -269,11 +269,21 @@ func (p *Pacer) step(m *Model, u uint32, rnd *rand.Rand) (step, *gapTable) {
 	return m.steady[p.block], &m.steadyGaps
 }
 
-// leaveStart goes on in a longer start, or in the steady state.
+// leaveStart goes on in a longer start, behind a record like the last one, or in the steady state.
 func (p *Pacer) leaveStart(m *Model, rnd *rand.Rand) {
-	steps := m.starts[p.start].steps
-	p.start = m.pickStart(classOf(m.starts[p.start].offset), int(p.at), rnd.Uint32())
-	if p.start == inSteady && len(m.steady) > 0 {
+	steps, class := m.starts[p.start].steps, classOf(m.starts[p.start].offset)
+	p.start = inSteady
+	for range jumpTries {
+		longer := m.pickStart(class, int(p.at), rnd.Uint32())
+		if longer == inSteady {
+			break
+		}
+		if alike(m.starts[longer].steps[p.at-1].size(), steps[p.at-1].size()) {
+			p.start = longer
+			return
+		}
+	}
+	if len(m.steady) > 0 {
 		p.jump(m, steps[len(steps)-1], rnd)
 		p.block-- // step goes one further
 	}
