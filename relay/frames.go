@@ -58,6 +58,10 @@ func (f *frames) pass(env *Env, keys clientKeys, p []byte, at uint64) {
 			p, at = p[n:], at+uint64(n)
 		}
 	}
+	if f.lost {
+		*f = frames{lost: true, abridged: f.abridged}
+		return
+	}
 	f.end = max(f.end, f.missing())
 }
 
