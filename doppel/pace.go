@@ -271,20 +271,21 @@ func (p *Pacer) step(m *Model, u uint32, rnd *rand.Rand) (step, *gapTable) {
 
 // leaveStart goes on in a longer start, behind a record like the last one, or in the steady state.
 func (p *Pacer) leaveStart(m *Model, rnd *rand.Rand) {
-	steps, class := m.starts[p.start].steps, classOf(m.starts[p.start].offset)
+	s := &m.starts[p.start]
+	class, last := classOf(s.offset), s.steps[len(s.steps)-1] // of another model it may have fewer than at
 	p.start = inSteady
 	for range jumpTries {
 		longer := m.pickStart(class, int(p.at), rnd.Uint32())
 		if longer == inSteady {
 			break
 		}
-		if alike(m.starts[longer].steps[p.at-1].size(), steps[p.at-1].size()) {
+		if alike(m.starts[longer].steps[p.at-1].size(), last.size()) {
 			p.start = longer
 			return
 		}
 	}
 	if len(m.steady) > 0 {
-		p.jump(m, steps[len(steps)-1], rnd)
+		p.jump(m, last, rnd)
 		p.block-- // step goes one further
 	}
 }
