@@ -136,7 +136,7 @@ func (r *run) repeat(ctx context.Context, workers int, do func(*scratch) error) 
 func (r *run) settle(ctx context.Context) error { return r.pause(ctx, min(time.Second, r.o.Duration)) }
 
 // timed lets what runs settle, then run for the duration of a measurement, and returns by how much a count rose in that
-// time and what that took.
+// time and what that took. On a machine so busy that it did not rise it goes on until it has; faults end that.
 func (r *run) timed(ctx context.Context, count func() float64) (rose float64, s spent, err error) {
 	if err := r.settle(ctx); err != nil {
 		return 0, s, err
@@ -146,10 +146,14 @@ func (r *run) timed(ctx context.Context, count func() float64) (rose float64, s 
 	if err != nil {
 		return 0, s, err
 	}
-	if err := r.pause(ctx, r.o.Duration); err != nil {
-		return 0, s, err
+	for began := time.Now(); rose == 0; rose = count() - before {
+		if err := r.pause(ctx, r.o.Duration); err != nil {
+			return 0, s, err
+		}
+		if len(r.faults.list()) > 0 || time.Since(began) > r.o.Duration+patience {
+			return 0, s, fmt.Errorf("nothing was done in %s", time.Since(began).Round(time.Millisecond))
+		}
 	}
-	rose = count() - before
 	s, err = r.read(watch)
 	return rose, s, err
 }

@@ -2,9 +2,11 @@ package loadtest
 
 import (
 	"context"
+	"math/rand/v2"
 	"net"
 	"net/netip"
 	"os/exec"
+	"strconv"
 
 	"mtrelay/loadtest/netns"
 )
@@ -35,13 +37,18 @@ func (h hosts) do(r netns.Role, f func() error) error {
 	return h.world.Do(r, f)
 }
 
-// anyPort is an address for a party to listen at.
-func (h hosts) anyPort(r netns.Role) string {
+// host is a party's address.
+func (h hosts) host(r netns.Role) string {
 	if h.world == nil {
-		return "127.0.0.1:0"
+		return loopback
 	}
-	return netip.AddrPortFrom(h.world.Addr(r), 0).String()
+	return h.world.Addr(r).String()
 }
+
+const loopback = "127.0.0.1"
+
+// anyPort is an address for a party to listen at.
+func (h hosts) anyPort(r netns.Role) string { return net.JoinHostPort(h.host(r), "0") }
 
 func (h hosts) listen(r netns.Role, addr string) (l net.Listener, err error) {
 	err = h.do(r, func() (err error) {
@@ -51,14 +58,23 @@ func (h hosts) listen(r netns.Role, addr string) (l net.Listener, err error) {
 	return l, err
 }
 
-// free returns an address of a party's that nobody listens on now.
-func (h hosts) free(r netns.Role, addr string) string {
-	l, err := h.listen(r, addr)
-	if err != nil {
-		return addr // the proxy will say what is wrong
+// Ports to choose from: below those that the kernel gives to connections (ip_local_port_range), one of which may come
+// between the choice and the use.
+const (
+	firstPort = 20_000
+	ports     = 12_000
+)
+
+// free returns an address on which nobody listens now, where a party is.
+func (h hosts) free(r netns.Role, host string) string {
+	for range 100 {
+		addr := net.JoinHostPort(host, strconv.Itoa(firstPort+rand.IntN(ports)))
+		if l, err := h.listen(r, addr); err == nil {
+			l.Close()
+			return addr
+		}
 	}
-	defer l.Close()
-	return l.Addr().String()
+	return net.JoinHostPort(host, "0") // the proxy will say what is wrong
 }
 
 // dial connects client n.

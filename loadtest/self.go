@@ -27,7 +27,7 @@ func startSelf(ctx context.Context, o *Options, h hosts, dc *dc, front string, c
 	if err != nil {
 		return nil, err
 	}
-	c := selfConfig{addr: h.free(netns.Proxy, h.anyPort(netns.Proxy)), stats: h.free(netns.Proxy, "127.0.0.1:0"), front: front, dcs: dc.addrs(), shape: o.Shape, connections: connections}
+	c := selfConfig{addr: h.free(netns.Proxy, h.host(netns.Proxy)), stats: h.free(netns.Proxy, loopback), front: front, dcs: dc.addrs(), shape: o.Shape, connections: connections}
 	for range o.Secrets {
 		s, err := conf.NewSecret(rand.Reader, ownHost)
 		if err != nil {
@@ -44,7 +44,7 @@ func startSelf(ctx context.Context, o *Options, h hosts, dc *dc, front string, c
 		os.RemoveAll(dir)
 		return nil, err
 	}
-	t := &target{name: "self", hosts: h, addr: c.addr, secrets: c.secrets, pids: []int{child.cmd.Process.Pid}, dcs: len(c.dcs), alive: child.alive}
+	t := &target{name: "self", hosts: h, addr: c.addr, secrets: c.secrets, pids: []int{child.cmd.Process.Pid}, dcs: len(c.dcs), alive: child.alive, lost: child.lost}
 	t.stop = func() string {
 		defer os.RemoveAll(dir)
 		return child.stop()
@@ -152,6 +152,16 @@ func (c *child) alive() error {
 	default:
 		return nil
 	}
+}
+
+// lost returns why the child ended, if it did: of a process that just died the kernel may know nothing before we hear of
+// its end.
+func (c *child) lost() error {
+	select {
+	case <-c.ended:
+	case <-time.After(time.Second):
+	}
+	return c.alive()
 }
 
 // stopWithin is what a proxy may take to end when it is asked to.

@@ -19,6 +19,7 @@ type target struct {
 	pids    []int
 	dcs     int                     // clients ask for the DCs 1 to this
 	alive   func() error            // tells how it ended if it has
+	lost    func() error            // likewise, once something says that it has
 	stop    func() (problem string) // ends it if it is ours; what it complained about
 }
 
@@ -26,8 +27,8 @@ type target struct {
 func foreign(o *Options) *target {
 	t := &target{
 		name: o.Addr, addr: o.Addr, pids: o.PIDs, dcs: 1,
-		alive: func() error { return nil },
-		stop:  func() string { return "" },
+		alive: func() error { return nil }, lost: func() error { return nil },
+		stop: func() string { return "" },
 	}
 	if !o.Plain {
 		t.secrets = []conf.Secret{o.Secret}

@@ -44,7 +44,7 @@ func (r *run) usage() (sum usage, err error) {
 
 // lost prefers the way the target ended to that of the look at it.
 func (r *run) lost(err error) error {
-	if ended := r.target.alive(); ended != nil {
+	if ended := r.target.lost(); ended != nil {
 		return ended
 	}
 	return err
