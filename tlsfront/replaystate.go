@@ -202,7 +202,7 @@ func appendEntries(dst []byte, older, newer []replayEntry) []byte {
 }
 
 // decodeReplay reads a whole state from bytes that may be anything. Of each shard it keeps the newest entries, as many as
-// a memory of most entries with so many shards has room for.
+// a memory of most entries with so many shards has room for; of a small one more, since shards fill unevenly.
 func decodeReplay(src io.Reader, most int) (*replayState, error) {
 	sum := crc32.New(castagnoli)
 	in := io.TeeReader(src, sum)
@@ -213,7 +213,7 @@ func decodeReplay(src io.Reader, most int) (*replayState, error) {
 	}
 	block := make([]byte, replayBlock*replayStateLen)
 	for range shards {
-		if err := s.readShard(in, max(1, most/shards), block); err != nil {
+		if err := s.readShard(in, max(minShardEntries, most/shards), block); err != nil {
 			return nil, err
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"math"
 	"reflect"
+	"runtime"
 	"slices"
 	"testing"
 	"testing/iotest"
@@ -87,7 +88,7 @@ func TestReplayStateNewest(t *testing.T) {
 		least                 int // kept at least; shards fill unevenly
 	}{
 		{1000, 1000, 100, 100},
-		{20_000, 1 << 20, 1000, 950},
+		{20_000, 1 << 20, 1000, 1000},
 		{60_000, 1 << 20, 20_000, 19_000},
 	} {
 		older := NewReplay(tolerance, now, test.before)
@@ -210,20 +211,25 @@ func TestReplayStateRefuses(t *testing.T) {
 	}
 }
 
-// TestReplayStateBounded: a count that lies does not make it take more memory than the configuration allows.
+// TestReplayStateBounded: neither a large file nor a count that lies makes it take more than the configuration allows.
 func TestReplayStateBounded(t *testing.T) {
-	head := replayHead{window: 120}.append(nil, replayShards)
-	for range replayShards {
-		head = binary.LittleEndian.AppendUint32(head, math.MaxUint32)
+	older := NewReplay(tolerance, now, 1<<20)
+	for n := range uint64(50_000) {
+		admit(t, older, n, now, now, ReasonNone)
 	}
-	if allocated := testing.Benchmark(func(b *testing.B) {
-		for b.Loop() {
-			if _, err := decodeReplay(bytes.NewReader(head), 1000); err != errReplayCut {
-				b.Fatal(err)
-			}
+	large := written(t, older, now, true)
+	lie := binary.LittleEndian.AppendUint32(replayHead{}.append(nil, 1), math.MaxUint32)
+	for _, state := range [][]byte{large, lie} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		s, err := decodeReplay(bytes.NewReader(state), 1000)
+		runtime.ReadMemStats(&after)
+		if took, most := after.TotalAlloc-before.TotalAlloc, uint64(replayShards*minShardEntries*24+replayBlock*replayStateLen+10_000); took > most {
+			t.Errorf("%d bytes, want at most %d", took, most)
 		}
-	}).AllocedBytesPerOp(); allocated > 1000*20+replayBlock*replayStateLen+10_000 {
-		t.Errorf("%d bytes", allocated)
+		if err == nil && s.dropped < 30_000 {
+			t.Errorf("%d of 50,000 were dropped", s.dropped)
+		}
 	}
 }
 
