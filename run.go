@@ -15,7 +15,6 @@ import (
 	"github.com/rs/zerolog"
 	"golang.org/x/sys/unix"
 
-	"mtrelay/clock"
 	"mtrelay/conf"
 	"mtrelay/loop"
 	"mtrelay/relay"
@@ -42,14 +41,16 @@ func (s serve) Run(on console) error {
 		log.Warn().Msg(w)
 	}
 	tuneMemory()
-	server, counters, err := startUnless(signals, c, log)
-	if server == nil {
+	running, err := startUnless(signals, c, log)
+	if running == nil {
 		return err
 	}
+	server, counters := running.server, running.counters
 	ctx, stopLooking := context.WithCancel(context.Background())
 	defer stopLooking()
 	var looking sync.WaitGroup
 	looking.Go(func() { imitate(ctx, c, server, counters, log) })
+	looking.Go(func() { running.accepted.keep(ctx) })
 	if err := s.announce(on, c, server, log); err != nil {
 		return err
 	}
@@ -63,41 +64,50 @@ func (s serve) Run(on console) error {
 	stopLooking()
 	server.Drain(c.Network.Timeout.Drain)
 	looking.Wait()
+	running.accepted.finish()
 	return counters.Close()
 }
 
+// service is what runs while the proxy serves.
+type service struct {
+	server   *loop.Server
+	counters *stats.Stats
+	accepted *replayFile
+}
+
 // startUnless is start, which may have to wait for a front, but for a signal that comes meanwhile: then there is
-// neither a server nor an error.
-func startUnless(signals <-chan os.Signal, c *conf.Config, log zerolog.Logger) (*loop.Server, *stats.Stats, error) {
+// neither a service nor an error.
+func startUnless(signals <-chan os.Signal, c *conf.Config, log zerolog.Logger) (*service, error) {
 	type started struct {
-		server   *loop.Server
-		counters *stats.Stats
-		err      error
+		service *service
+		err     error
 	}
 	result := make(chan started, 1)
 	go func() {
-		server, counters, err := start(c, log)
-		result <- started{server, counters, err}
+		service, err := start(c, log)
+		result <- started{service, err}
 	}()
 	select {
 	case r := <-result:
-		return r.server, r.counters, r.err
+		return r.service, r.err
 	case s := <-signals:
 		log.Info().Stringer("signal", s).Msg("stopped before it served")
-		return nil, nil, nil
+		return nil, nil
 	}
 }
 
 // start serves clients, and the counters if the configuration wants them served.
-func start(c *conf.Config, log zerolog.Logger) (*loop.Server, *stats.Stats, error) {
+func start(c *conf.Config, log zerolog.Logger) (*service, error) {
 	counters := stats.New(versionText(), labels(c))
 	ln, err := listenStats(c)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	server, err := loop.Start(options(c, counters, log))
+	o := options(c, counters, log)
+	accepted := openReplay(stateDirectory(c), o.Replay, log)
+	server, err := loop.Start(o)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	counters.Baseline()
 	go tidyMemory(counters.Dozed.Get)
@@ -108,7 +118,7 @@ func start(c *conf.Config, log zerolog.Logger) (*loop.Server, *stats.Stats, erro
 			}
 		}()
 	}
-	return server, counters, nil
+	return &service{server, counters, accepted}, nil
 }
 
 // labels are the closed sets of the counters' labels.
@@ -201,16 +211,6 @@ func fronts(c *conf.Config) ([]loop.Front, int) {
 		list[i] = loop.Front{ServerName: h, Host: h, Port: c.DomainFronting.Port}
 	}
 	return list, fallback
-}
-
-// replay makes the window and shows its size; nil when the configuration turns it off.
-func replay(c *conf.Config, counters *stats.Stats) *tlsfront.Replay {
-	if !c.AntiReplay.Enabled {
-		return nil
-	}
-	r := tlsfront.NewReplay(c.TolerateTimeSkewness, clock.Unix(time.Now().Unix()), c.AntiReplay.MaxSize/tlsfront.ReplayEntryLen)
-	counters.WatchReplay(r.Len, r.Size)
-	return r
 }
 
 // announce says what is served. Links hold secrets, so they go to standard output, and only to a person.

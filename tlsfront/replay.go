@@ -34,19 +34,20 @@ const (
 // one would let it work again, and nobody without a secret can fill the memory. Full means one shard of 16 is (one of
 // one when there are few entries); hellos spread evenly, so that happens from about nine tenths on.
 type Replay struct {
-	window  int64 // seconds
-	started clock.Unix
-	seed    maphash.Seed
-	shards  []replayShard
-	most    int // entries of a shard
+	window int64      // seconds
+	since  clock.Unix // see RefuseBefore
+	seed   maphash.Seed
+	shards []replayShard
+	most   int // entries of a shard
 }
 
 type replayShard struct {
-	mu      sync.Mutex
-	entries []replayEntry // ring of n entries, the oldest at first
-	first   int
-	n       int
-	table   []uint32 // hash table with linear probing: index into entries + 1, 0 for none; at most half full
+	mu       sync.Mutex
+	entries  []replayEntry // ring of n entries, the oldest at first
+	first    int
+	n        int
+	table    []uint32 // hash table with linear probing: index into entries + 1, 0 for none; at most half full
+	admitted uint64   // since the start, those forgotten included
 }
 
 type replayEntry struct {
@@ -56,23 +57,39 @@ type replayEntry struct {
 
 // NewReplay returns an empty memory of about maxEntries hellos. window is the clock tolerance of the gates. Hellos
 // stamped before started, when the process began, are refused: they may be known to the process before it. (So a client
-// whose clock is slow waits for its lag after a restart.)
+// whose clock is slow waits for its lag after a restart.) ReadState tells whether that may be relaxed.
 func NewReplay(window time.Duration, started clock.Unix, maxEntries int) *Replay {
 	shards := 1
 	if maxEntries >= replayShards*minShardEntries {
 		shards = replayShards
 	}
 	r := &Replay{
-		window:  int64((window + time.Second - 1) / time.Second),
-		started: started,
-		seed:    maphash.MakeSeed(),
-		shards:  make([]replayShard, shards),
+		window: int64((window + time.Second - 1) / time.Second),
+		since:  started,
+		seed:   maphash.MakeSeed(),
+		shards: make([]replayShard, shards),
 	}
 	r.most = max(1, maxEntries/shards)
 	for i := range r.shards {
 		r.shards[i].grow(r, min(r.most, firstShardEntries))
 	}
 	return r
+}
+
+// RefuseBefore has hellos stamped before since refused, in place of those stamped before the start: from then on every
+// hello that was accepted is known. To be called before the first gate judges.
+func (r *Replay) RefuseBefore(since clock.Unix) { r.since = since }
+
+// Admitted returns how many hellos were accepted since the start.
+func (r *Replay) Admitted() uint64 {
+	n := uint64(0)
+	for i := range r.shards {
+		s := &r.shards[i]
+		s.mu.Lock()
+		n += s.admitted
+		s.mu.Unlock()
+	}
+	return n
 }
 
 // Len returns how many hellos are remembered.
@@ -102,38 +119,32 @@ func (r *Replay) Size() int {
 // admit remembers a hello that passed every other check, or says why it must not be accepted. Test and set are one
 // step: of two copies that arrive at once on two loops, one gets through.
 func (r *Replay) admit(key [replayKeyLen]byte, stamp uint32, wall clock.Unix) Reason {
-	if clock.Unix(stamp) < r.started {
+	if clock.Unix(stamp) < r.since {
 		return ReasonBeforeStart
 	}
 	hash := r.hash(&key)
-	s := &r.shards[hash%uint64(len(r.shards))]
+	s := r.shard(hash)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	slot, found := s.find(&key, hash)
-	if found {
+	if _, found := s.find(&key, hash); found {
 		return ReasonReplay
 	}
-	if s.n == len(s.entries) && s.n < r.most {
-		s.grow(r, min(2*s.n, r.most))
-		slot, _ = s.find(&key, hash)
-	}
-	if s.n == len(s.entries) {
+	if s.n == r.most {
 		if oldest := &s.entries[s.first]; int64(oldest.stamp)+r.window >= int64(wall) {
 			return ReasonReplayMemoryFull
 		}
 		s.forgetOldest(r)
-		slot, _ = s.find(&key, hash) // forgetting moves slots
 	}
-	i := (s.first + s.n) % len(s.entries)
-	s.entries[i] = replayEntry{key, stamp}
-	s.table[slot] = uint32(i) + 1
-	s.n++
+	s.add(r, replayEntry{key, stamp}, hash)
+	s.admitted++
 	return ReasonNone
 }
 
 // hash is seeded per process: whoever holds a secret can choose digests, and must not be able to pile them up in one
 // place of the table.
 func (r *Replay) hash(key *[replayKeyLen]byte) uint64 { return maphash.Bytes(r.seed, key[:]) }
+
+func (r *Replay) shard(hash uint64) *replayShard { return &r.shards[hash%uint64(len(r.shards))] }
 
 // home is the slot where the search for a hash begins. The low bits choose the shard.
 func (s *replayShard) home(hash uint64) int { return int(hash>>32) & (len(s.table) - 1) }
@@ -147,6 +158,18 @@ func (s *replayShard) find(key *[replayKeyLen]byte, hash uint64) (slot int, foun
 		}
 	}
 	return slot, false
+}
+
+// add makes e, which is not there yet, the newest entry of a shard that is not full.
+func (s *replayShard) add(r *Replay, e replayEntry, hash uint64) {
+	if s.n == len(s.entries) {
+		s.grow(r, min(2*s.n, r.most))
+	}
+	slot, _ := s.find(&e.key, hash) // anew: growing and forgetting move slots
+	i := (s.first + s.n) % len(s.entries)
+	s.entries[i] = e
+	s.table[slot] = uint32(i) + 1
+	s.n++
 }
 
 // forgetOldest frees the oldest entry and its slot. The slots behind it move up where the search for them would end at
