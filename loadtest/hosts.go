@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os/exec"
 	"strconv"
+	"syscall"
 
 	"mtrelay/loadtest/netns"
 )
@@ -65,8 +66,11 @@ const (
 	ports     = 12_000
 )
 
-// free returns an address on which nobody listens now, where a party is.
+// free returns an address on which nobody listens now, where a party is. No process may be forked meanwhile: until it
+// execs it would hold the listener, too, and the address would not be free.
 func (h hosts) free(r netns.Role, host string) string {
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
 	for range 100 {
 		addr := net.JoinHostPort(host, strconv.Itoa(firstPort+rand.IntN(ports)))
 		if l, err := h.listen(r, addr); err == nil {
