@@ -172,7 +172,7 @@ func TestSIGTERM(t *testing.T) {
 				for _, c := range clients {
 					bounce(t, c, 100_000)
 					c.CloseWrite()
-					expectEnd(t, c)
+					expectEndBehindFIN(t, c)
 					c.Close()
 				}
 			case "second signal":

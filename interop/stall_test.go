@@ -195,7 +195,7 @@ func TestStalledDC(t *testing.T) {
 	if err := errors.Join(<-stalls[0].done, jobs[0].result()); err != nil {
 		t.Error(err)
 	}
-	expectEnd(t, stalls[0].client)
+	expectEndBehindFIN(t, stalls[0].client)
 	s.untilFDs(t, fds)
 }
 
