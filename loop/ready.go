@@ -45,6 +45,14 @@ func (l *loop) enqueue(p *pair) {
 	}
 }
 
+// budget is for the turn of a pair that is not on the list, or whose round it is.
+func (l *loop) budget() int {
+	if len(l.turns) > 0 || len(l.running) > 1 {
+		return turnBudget
+	}
+	return loneBudget
+}
+
 // A round is what happens once per batch of events: descriptors are closed, and pairs that used up
 // their budget get another turn.
 type round struct{ loop *loop }
@@ -65,4 +73,5 @@ func (r round) ready(uint32) {
 		scanned = scanned || p.again
 		p.proceed()
 	}
+	l.running = l.running[:0]
 }
