@@ -77,7 +77,7 @@ bench: ## ten runs of every benchmark, compared with the stored ones
 	$(BENCHSTAT) $(BENCH_BASE) bench.txt
 
 bench-base: ## store the benchmarks of the present code
-	$(BENCH) > $(BENCH_BASE)
+	mkdir -p testdata && $(BENCH) > $(BENCH_BASE)
 
 # A smaller size is that of .ci/run: make loadtest LEVELS=200,1000 TIME=1s
 LEVELS ?= 1000,5000,9000

@@ -18,6 +18,10 @@ const (
 	// usualTailFrom is assumed when no response was without: two of net/http's buffers, the first with the header, the other full.
 	usualTailFrom = 8 << 10
 
+	// leastBulk is how long a response must have become to tell of a download's records: those of an empty page, or of what
+	// HTTP/2 says beside it, would be repeated for megabytes. Nobody knows how such a site sends a file; most send full records.
+	leastBulk = 4 << 10
+
 	fewRecords    = 16 // are no sample
 	greetingLen   = 8  // first records of a burst by which it is told whether it is a greeting
 	leastGreeting = 5  // records of one: SETTINGS, WINDOW_UPDATE, acknowledgement, header, and what follows
@@ -299,7 +303,7 @@ func (l *learner) hidesGrowth() bool { return l.model.drs == DRSOff && l.small }
 func (l *learner) learnSteady() {
 	var steady []step
 	for _, r := range l.all {
-		for i := l.length; i < r.whole(); i++ {
+		for i := max(l.length, r.bulkFrom()); i < r.whole(); i++ {
 			steady = append(steady, r.step(i))
 			l.later = append(l.later, r.gaps[i])
 		}
@@ -310,14 +314,25 @@ func (l *learner) learnSteady() {
 	l.model.steady = thin(steady)
 }
 
-// anything is all records that the server sized.
+// anything is all records that the server sized and that may be a download's.
 func (l *learner) anything() (steps []step) {
 	for _, r := range l.all {
-		for i := range r.whole() {
+		for i := r.bulkFrom(); i < r.whole(); i++ {
 			steps = append(steps, r.step(i))
 		}
 	}
 	return steps
+}
+
+// bulkFrom is the first record with which the response has leastBulk bytes.
+func (r *response) bulkFrom() int {
+	bytes := 0
+	for i, n := range r.sizes {
+		if bytes += n; bytes >= leastBulk {
+			return i
+		}
+	}
+	return len(r.sizes)
 }
 
 // thin keeps blocks of records, evenly chosen.

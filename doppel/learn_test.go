@@ -67,6 +67,26 @@ func TestOneRecordIsNoSize(t *testing.T) {
 	}
 }
 
+// TestEmptyPagesTellNothingOfDownloads: what HTTP/2 says beside an empty page is not repeated for megabytes.
+func TestEmptyPagesTellNothingOfDownloads(t *testing.T) {
+	page := Trace{Bursts: []Burst{
+		{Asked: ms, Records: records(2*ms, 0, 56, 30, 39, 30, 54)},
+		{Asked: 10 * ms, Records: records(11*ms, 0, 30, 52)},
+	}}
+	m := Learn([]Trace{page, page, page, page}, DRSAuto)
+	var p Pacer
+	rnd := newRand(1)
+	now, sent := clock.Time(time.Hour), 0
+	const all, most = 1 << 20, 80 // bytes, records: 64 full ones and the small ones of the beginning
+	for records := 0; sent < all; records++ {
+		size, _ := p.NextOf(m, now, all-sent, rnd)
+		p.Sent(m, now, size, rnd)
+		if sent += size; records > most {
+			t.Fatalf("%d records for %d bytes: %+v", records, sent, m.Quality())
+		}
+	}
+}
+
 // TestRareGapsAreNoise: a hiccup of the machine does not cost the speed of a fast server.
 func TestRareGapsAreNoise(t *testing.T) {
 	b := records(0, 0, slices.Repeat([]int{16401}, 100)...)
