@@ -52,7 +52,7 @@ race:
 
 interop:
 	cd interop && $(GO) test -count=1 -timeout 10m ./...
-	@echo 'not run: interop TestShape, which measures for two minutes; see make shape'
+	@echo 'not run: interop TestShape and TestRivals, which measure for minutes; see make shape, make rivals'
 
 shape: ## how close shaped sessions come to their fronts: two minutes, some targets are missed
 	cd interop && INTEROP_SHAPE=1 $(GO) test -count=1 -v -timeout 20m -run 'TestShape|TestServerHelloLike|TestFrontMoves' .

@@ -47,6 +47,7 @@ type loadMeasure struct {
 	Active      []float64     `group:"Load" placeholder:"S,…" help:"Shares of the connections that are active, 0 to 1 (curve, mixed)."`
 	Stalled     []int         `group:"Load" placeholder:"N,…" help:"Numbers of clients that do not read (slow, curve)."`
 	Burst       int           `group:"Load" placeholder:"N" help:"Hellos in a second (churn)."`
+	Hold        int           `group:"Load" placeholder:"N" help:"Idle connections that are held meanwhile (churn)."`
 
 	JSON    string   `group:"Result" name:"json" placeholder:"FILE" help:"Write the report as JSON too; \"-\" is standard output, in place of the table."`
 	Expect  []string `group:"Result" sep:"none" placeholder:"METRIC<=N" help:"Fail unless a figure is within bounds, such as bytes_per_connection<=3KiB. May be given again."`
@@ -99,7 +100,7 @@ func (l loadMeasure) options(on console) (loadtest.Options, error) {
 		Netns: l.Netns, LinkRate: l.Link * 1e6,
 		Executable: l.Proxy, Env: l.Env, Secrets: l.Secrets, Shape: l.Shape, Cgroup: l.Cgroup,
 		Connections: l.Connections, Duration: l.Duration, Quiet: l.Quiet, Rate: l.Rate, Mbit: l.Mbit, Up: l.Direction == "up",
-		Sizes: l.Size, Active: l.Active, Stalled: l.Stalled, Burst: l.Burst,
+		Sizes: l.Size, Active: l.Active, Stalled: l.Stalled, Burst: l.Burst, Hold: l.Hold,
 	}
 	if l.Self && l.Addr != "" {
 		return o, errors.New("--self and --addr: there is one target")

@@ -15,11 +15,16 @@ var churnScenario = scenario{
 	help:     "connections that come, echo once and go; then a burst of hellos",
 	defaults: Options{Connections: []int{8}, Duration: 10 * time.Second, Burst: 2000},
 	// A connection that was closed here may take a moment to go at the DC's end.
-	connections: func(o *Options) int { return max(1000, o.Burst) + mostConnections(o) },
+	connections: func(o *Options) int { return o.Hold + max(1000, o.Burst) + mostConnections(o) },
 	run:         (*run).churn,
 }
 
 func (r *run) churn(ctx context.Context) error {
+	held := &fleet{run: r}
+	defer held.close()
+	if err := held.grow(ctx, r.o.Hold, greet); err != nil {
+		return err
+	}
 	known := func(n uint64) conf.Secret { return r.secretAt(int(n % sources)) }
 	if err := r.churnRow(ctx, "", known); err != nil {
 		return err

@@ -49,6 +49,7 @@ type Options struct {
 	Active      []float64     // shares of the connections, 0 to 1
 	Stalled     []int         // readers that do not read
 	Burst       int           // hellos in one second
+	Hold        int           // idle connections that are there meanwhile (churn)
 }
 
 // fill puts the defaults of a scenario in the place of zeros.
@@ -107,7 +108,7 @@ func (o *Options) check() error {
 func (o *Options) parameters() map[string]string {
 	p := map[string]string{
 		"connections": joined(o.Connections), "sizes": joined(o.Sizes), "active": joined(o.Active), "stalled": joined(o.Stalled),
-		"rate": positive(o.Rate), "mbit": positive(o.Mbit), "burst": positive(float64(o.Burst)), "env": strings.Join(o.Env, ","),
+		"rate": positive(o.Rate), "mbit": positive(o.Mbit), "burst": positive(float64(o.Burst)), "hold": positive(float64(o.Hold)), "env": strings.Join(o.Env, ","),
 	}
 	if o.Duration > 0 {
 		p["duration"] = o.Duration.String()

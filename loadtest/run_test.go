@@ -56,7 +56,7 @@ func TestScenarios(t *testing.T) {
 		"rate":    {Options{Mbit: 50}, 8, []string{"mbit_per_s", "rss_mean_bytes", "uss_peak_bytes"}},
 		"sizes":   {Options{Sizes: []int{8, 5000, 32768, 0}}, 4, []string{"messages_per_s_8", "cpu_us_per_message_0"}},
 		"ping":    {Options{Connections: []int{2}, Rate: 200}, 2, []string{"added_p99_ms", "p99_ms_beside_bulk"}},
-		"churn":   {Options{Secrets: 3, Burst: 50, Connections: []int{2}}, 4, []string{"handshake_cpu_ms", "handshakes_per_s_unknown_address", "burst_p99_ms_busy"}},
+		"churn":   {Options{Secrets: 3, Burst: 50, Hold: 20, Connections: []int{2}}, 4, []string{"handshake_cpu_ms", "handshakes_per_s_unknown_address", "burst_p99_ms_busy"}},
 		"slow":    {Options{Stalled: []int{2, 4}}, 3, []string{"bytes_per_stalled", "socket_bytes_per_stalled"}},
 		"front":   {Options{Connections: []int{5}}, 2, []string{"visit_cpu_ms", "bytes_per_visitor"}},
 		"curve": {Options{Connections: []int{10, 20, 40}, Active: []float64{0, 0.5}, Stalled: []int{2, 4}, Rate: 10}, 8,
