@@ -6,7 +6,8 @@
 //
 // Whoever does not prove to hold a secret is spliced to a front with every byte it sent (hello.go, front.go).
 // Whoever does is answered, names a DC in its init (init.go, obfuscated2.go), and is relayed to it:
-// frames.go knows where the DC's messages end, for shape.go. uplink.go strips TLS records and re-encrypts, downlink.go wraps what the DC sends into records.
+// uplink.go strips TLS records and re-encrypts, downlink.go wraps what the DC sends into records, shape.go cuts these as
+// the front would, for which frames.go knows where the DC's messages end. doze.go lets a quiet session give up its ciphers.
 // ending.go decides all that follows from a FIN, an RST, a failed write or a timer.
 //
 // Start with [Session]. Nothing here is safe for concurrent use: a session and its [Env] belong to one loop.
