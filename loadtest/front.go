@@ -113,27 +113,13 @@ func (r *run) visitorsThatStay(ctx context.Context) error {
 			v.conn.Close()
 		}
 	}()
-	var x, rss, sockets []float64
-	for _, n := range append([]int{0}, r.o.Connections...) {
-		r.progress.begin("front: %d visitors stay", n)
+	err := r.memoryAt(ctx, "visitors", "visitor", r.o.Connections, func(n int) error {
 		fresh, err := r.enterMany(ctx, n-len(stay))
 		stay = append(stay, fresh...)
-		if err != nil {
-			return err
-		}
-		if err := r.pause(ctx, r.o.Quiet); err != nil {
-			return err
-		}
-		u, err := r.usage()
-		if err != nil {
-			return err
-		}
-		r.report.add(append([]cell{{"visitors", "", float64(n)}}, r.memoryCells(u)...)...)
-		x, rss, sockets = append(x, float64(n)), append(rss, float64(u.RSS)), append(sockets, float64(u.sockets.Memory))
-	}
-	if r.measured() {
-		r.slopeMetric("bytes_per_visitor", x, rss)
-		r.slopeMetric("socket_bytes_per_visitor", x, sockets)
+		return err
+	})
+	if err != nil {
+		return err
 	}
 	return r.inParallel(ctx, openers, len(stay), func(_ *scratch, i int) error { return stay[i].fetch() })
 }

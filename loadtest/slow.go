@@ -26,10 +26,21 @@ const (
 func (r *run) slow(ctx context.Context) error {
 	f := &fleet{run: r}
 	defer f.close()
+	err := r.memoryAt(ctx, "stuck", "stalled", r.o.Stalled, func(n int) error { return f.stall(ctx, n) })
+	if err != nil {
+		return err
+	}
+	r.progress.begin("slow: reading it all")
+	return f.thaw(ctx)
+}
+
+// memoryAt measures what the target takes at rising numbers of something, none first, each reached by grow, and what one more
+// of it takes: metrics that end in each.
+func (r *run) memoryAt(ctx context.Context, column, each string, levels []int, grow func(n int) error) error {
 	var x, rss, sockets []float64
-	for _, n := range append([]int{0}, r.o.Stalled...) {
-		r.progress.begin("slow: %d stuck readers", n)
-		if err := f.stall(ctx, n); err != nil {
+	for _, n := range append([]int{0}, levels...) {
+		r.progress.begin("%s: %d %s", r.o.Scenario, n, column)
+		if err := grow(n); err != nil {
 			return err
 		}
 		if err := r.pause(ctx, r.o.Quiet); err != nil {
@@ -39,15 +50,14 @@ func (r *run) slow(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		r.report.add(append([]cell{{"stuck", "", float64(n)}}, r.memoryCells(u)...)...)
+		r.report.add(append([]cell{{column, "", float64(n)}}, r.memoryCells(u)...)...)
 		x, rss, sockets = append(x, float64(n)), append(rss, float64(u.RSS)), append(sockets, float64(u.sockets.Memory))
 	}
 	if r.measured() {
-		r.slopeMetric("bytes_per_stalled", x, rss)
-		r.slopeMetric("socket_bytes_per_stalled", x, sockets)
+		r.slopeMetric("bytes_per_"+each, x, rss)
+		r.slopeMetric("socket_bytes_per_"+each, x, sockets)
 	}
-	r.progress.begin("slow: reading it all")
-	return f.thaw(ctx)
+	return nil
 }
 
 func (r *run) slopeMetric(name string, x, y []float64) {
