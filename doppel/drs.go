@@ -70,13 +70,81 @@ func (r *response) undoGrowth() {
 			plain := min(write, fullSize-overhead)
 			write -= plain
 			u.add(plain+overhead, gap)
+			u.ended = append(u.ended, plain+overhead == fullSize && write == 0 && !goesOn)
 		}
 	}
 	for i := whole; i < len(r.sizes); i++ {
 		u.add(r.sizes[i], r.gaps[i])
+		u.ended = append(u.ended, false)
 	}
 	*r = u
 }
+
+// markEnds marks where writes end in records that have grown, where that does not show, if all writes that end in a full
+// record are of one length: io.Copy's are of 32 KiB, which is two.
+func markEnds(all []*response) {
+	length := writeLength(all)
+	if length == 0 {
+		return
+	}
+	for _, r := range all {
+		for i := range r.whole() {
+			run := r.fullBefore(i)
+			r.ended[i] = r.ended[i] || r.sizes[i] == fullSize && run == length-1
+		}
+	}
+}
+
+// writeLength is how many full records those writes have that end in one, 0 when there are none, or of different lengths.
+func writeLength(all []*response) int {
+	counts := map[int]int{}
+	total, best := 0, 0
+	for _, r := range all {
+		for i, ended := range r.ended {
+			if !ended {
+				continue
+			}
+			n := 1 + r.fullBefore(i)
+			total++
+			if counts[n]++; counts[n] > counts[best] {
+				best = n
+			}
+		}
+	}
+	if counts[best]*10 < total*9 {
+		return 0
+	}
+	return best
+}
+
+// fullBefore is how many full records of the same write come before one.
+func (r *response) fullBefore(i int) (n int) {
+	for i--; i >= 0 && r.sizes[i] == fullSize && !r.ended[i]; i-- {
+		n++
+	}
+	return n
+}
+
+// wholeWrites is the range of the records from one on that begins and ends with a write, so that those of several responses
+// can follow each other; all of them where that is not known.
+func (r *response) wholeWrites(from int) (low, high int) {
+	low, high = from, r.whole()
+	if r.ended == nil {
+		return low, high
+	}
+	for low < high && low > 0 && !r.endsWrite(low-1) {
+		low++
+	}
+	for high > low && !r.endsWrite(high-1) {
+		high--
+	}
+	if low == high {
+		return from, r.whole()
+	}
+	return low, high
+}
+
+func (r *response) endsWrite(i int) bool { return r.ended[i] || r.sizes[i] < fullSize }
 
 func (r *response) add(size int, gap time.Duration) {
 	r.sizes = append(r.sizes, size)

@@ -70,7 +70,9 @@ func (c *goConn) respond(n int) []Record {
 	c.out, c.at = nil, 0
 	if !c.chunked {
 		c.write(180 + len(itoa(n)))
-		c.write(n)
+		for ; n > 0; n -= min(n, 32<<10) { // io.Copy
+			c.write(min(n, 32<<10))
+		}
 		c.flush()
 		return c.out
 	}

@@ -11,7 +11,7 @@ import (
 
 const jsonVersion = 1
 
-// modelJSON is a Model as it is stored. A record that waited has 32,768 added to its size.
+// modelJSON is a Model as it is stored. A record that waited has 32,768 added to its size, a full one that ended a write 8,192.
 type modelJSON struct {
 	Version    int           `json:"version"`
 	Starts     []startJSON   `json:"starts,omitempty"`
@@ -103,8 +103,8 @@ func (j *modelJSON) check() error {
 
 func checkSteps(steps []step) error {
 	for _, s := range steps {
-		if s.size() < minSize || s.size() > maxSize {
-			return fmt.Errorf("a record of %d bytes", s.size())
+		if size := s &^ waited; size < minSize || size > maxSize && size != fullSize|ended {
+			return fmt.Errorf("a record of %d bytes", size)
 		}
 	}
 	return nil

@@ -28,7 +28,7 @@ func TestJSONRefuses(t *testing.T) {
 	many := strings.Repeat("[100],", maxSteady)
 	for _, s := range []string{
 		`{}`, `null`, `[]`, `{"version":2}`, `{"version":1,"steady":[17]}`, `{"version":1,"steady":[16641]}`,
-		`{"version":1,"steady":[70000]}`, `{"version":1,"steady":[-1]}`,
+		`{"version":1,"steady":[24592]}`, `{"version":1,"steady":[70000]}`, `{"version":1,"steady":[-1]}`,
 		`{"version":1,"steady":` + strings.ReplaceAll("["+many+"100]", "[100]", "100") + `}`,
 		`{"version":1,"starts":[{"offset":0,"steps":[]}]}`, `{"version":1,"starts":[{"offset":-2,"steps":[100]}]}`,
 		`{"version":1,"steady_gaps":[1]}`, `{"version":1,"drs":3}`, `{"version":1,"tail":17}`, `{"version":1,"tail":65}`,

@@ -169,6 +169,7 @@ func (l *learner) learnGrowth() {
 			r.offset = 0 // bursts are alike, wherever on their connection
 		}
 	}
+	markEnds(l.all)
 	l.learnGreeting()
 }
 
@@ -303,7 +304,8 @@ func (l *learner) hidesGrowth() bool { return l.model.drs == DRSOff && l.small }
 func (l *learner) learnSteady() {
 	var steady []step
 	for _, r := range l.all {
-		for i := max(l.length, r.bulkFrom()); i < r.whole(); i++ {
+		low, high := r.wholeWrites(max(l.length, r.bulkFrom()))
+		for i := low; i < high; i++ {
 			steady = append(steady, r.step(i))
 			l.later = append(l.later, r.gaps[i])
 		}

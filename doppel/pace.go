@@ -210,17 +210,17 @@ func (p *Pacer) draw(m *Model, rnd *rand.Rand) {
 		p.drawLimited(m, rnd)
 		return
 	}
-	p.size = uint16(p.take(m, rnd))
+	p.size = uint16(p.take(m, rnd).size())
 }
 
 // drawLimited cuts records from the application's writes as crypto/tls does.
 func (p *Pacer) drawLimited(m *Model, rnd *rand.Rand) {
 	limit := uint16(goLimit(int(p.records), int(p.bytes)) - overhead)
 	for p.rest == 0 || p.rest < limit && p.is(goesOn) {
-		size := p.take(m, rnd)
-		p.rest += uint16(size - overhead)
+		s := p.take(m, rnd)
+		p.rest += uint16(s.size() - overhead)
 		p.flags &^= goesOn
-		if size >= fullSize {
+		if s.size() >= fullSize && !s.ended() {
 			p.flags |= goesOn
 		}
 	}
@@ -229,14 +229,14 @@ func (p *Pacer) drawLimited(m *Model, rnd *rand.Rand) {
 	p.size = n + overhead
 }
 
-// take returns the size of the model's next record, and waits if it does.
-func (p *Pacer) take(m *Model, rnd *rand.Rand) int {
+// take returns the model's next record, and waits if it does.
+func (p *Pacer) take(m *Model, rnd *rand.Rand) step {
 	u := rnd.Uint64() // one draw for two: the low bits for the record, the high ones for its gap
 	s, gaps := p.step(m, uint32(u), rnd)
 	if s.waited() && !p.is(first) {
 		p.wait(gaps, uint32(u>>32))
 	}
-	return s.size()
+	return s
 }
 
 func (p *Pacer) wait(gaps *gapTable, u uint32) {
@@ -279,7 +279,7 @@ func (p *Pacer) leaveStart(m *Model, rnd *rand.Rand) {
 		if longer == inSteady {
 			break
 		}
-		if alike(m.starts[longer].steps[p.at-1].size(), last.size()) {
+		if alike(m.starts[longer].steps[p.at-1], last) {
 			p.start = longer
 			return
 		}
@@ -295,13 +295,16 @@ func (p *Pacer) leaveStart(m *Model, rnd *rand.Rand) {
 func (p *Pacer) jump(m *Model, last step, rnd *rand.Rand) {
 	for range jumpTries {
 		p.block = uint16(below(uint32(len(m.steady)), rnd.Uint32()))
-		if p.block > 0 && alike(m.steady[p.block-1].size(), last.size()) {
+		if p.block > 0 && alike(m.steady[p.block-1], last) {
 			return
 		}
 	}
 }
 
-func alike(a, b int) bool { return 8*max(a-b, b-a) <= b }
+func alike(a, b step) bool {
+	n, k := a.size(), b.size()
+	return 8*max(n-k, k-n) <= k && a.ended() == b.ended()
+}
 
 // pickStart returns a start of the class with more than at records, or inSteady when there is none.
 func (m *Model) pickStart(class, at int, u uint32) uint16 {

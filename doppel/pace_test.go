@@ -100,7 +100,7 @@ func TestExactInstants(t *testing.T) {
 
 func TestDefault(t *testing.T) {
 	for _, m := range []*Model{nil, Default()} {
-		for _, size := range sizes(m, 100) {
+		for _, size := range sizes(m, 100, 1) {
 			if size != 16401 {
 				t.Fatalf("a record of %d bytes", size)
 			}

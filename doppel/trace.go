@@ -39,10 +39,15 @@ const (
 	MaxGap = 250 * time.Millisecond
 )
 
-// step is a record of a burst: its size, and whether it waited for a gap.
+// step is a record of a burst: its size, and whether it waited for a gap. No size has both of the bits full and ended: together
+// they mark a full record with which a write ended.
 type step uint16
 
-const waited step = 1 << 15
+const (
+	waited step = 1 << 15
+	full   step = 1 << 14
+	ended  step = 1 << 13
+)
 
 func newStep(size int, gap time.Duration) step {
 	s := step(size)
@@ -52,13 +57,21 @@ func newStep(size int, gap time.Duration) step {
 	return s
 }
 
-func (s step) size() int    { return int(s &^ waited) }
+func (s step) size() int {
+	if s.ended() {
+		return fullSize
+	}
+	return int(s &^ waited)
+}
+
 func (s step) waited() bool { return s&waited != 0 }
+func (s step) ended() bool  { return s&(full|ended) == full|ended }
 
 // response is a burst with what its path did to it taken out.
 type response struct {
 	sizes []int
 	gaps  []time.Duration // before each record: 0, or MinGap..MaxGap; the first is 0
+	ended []bool          // of each record: it is full, and a write ended there; nil: nobody can tell
 	idle  time.Duration   // silence of the downlink before its first record
 
 	offset int  // bytes that the connection had sent since its record sizes were last reset
@@ -83,7 +96,13 @@ func (r *response) bytes() (n int) {
 	return n
 }
 
-func (r *response) step(i int) step { return newStep(r.sizes[i], r.gaps[i]) }
+func (r *response) step(i int) step {
+	s := newStep(r.sizes[i], r.gaps[i])
+	if r.ended != nil && r.ended[i] {
+		s |= ended
+	}
+	return s
+}
 
 // connection is the responses of a trace in order, none of them empty.
 type connection []*response
