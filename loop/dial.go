@@ -289,8 +289,6 @@ func (d *dial) finish(winner *attempt, ev uint32) {
 		p.leaveFront()
 	} else {
 		p.adopt(winner.fd, ev)
-		mss, _ := unix.GetsockoptInt(winner.fd, unix.IPPROTO_TCP, unix.TCP_MAXSEG) // 0: unknown
-		p.session.Segments(mss)
 		delete(p.loop.avoid, winner.target)
 		p.counted().Dialed(p.loop.now.Sub(winner.started), true)
 	}

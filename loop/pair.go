@@ -142,6 +142,9 @@ func (p *pair) pullUpstream(s *socket, want int) int {
 	bufs := p.session.UpstreamBuffers(l.now, l.scratch, want, avail, l.bufs[:0])
 	if len(bufs) == 0 { // the shape changed its mind
 		p.shapeDue = p.session.Retry(l.now)
+		if n := p.session.Awaited(); n > avail {
+			s.await(n)
+		}
 		return 0
 	}
 	asked := 0
@@ -162,6 +165,13 @@ func (p *pair) pullUpstream(s *socket, want int) int {
 // shaped tells whether the shape, if there is one, allows a read of s now, and how many bytes there are for it. If
 // not, the turn ends with an armed timer.
 func (p *pair) shaped(s *socket) (avail int, ok bool) {
+	if s.awaiting {
+		if due := p.session.Retry(p.loop.now); due > p.loop.now {
+			p.shapeDue = due
+			return 0, false
+		}
+		s.waited()
+	}
 	if !p.session.Shaped() {
 		return 0, true
 	}

@@ -38,18 +38,35 @@ type socket struct {
 	fin      bool // FIN is due once out is empty
 	rst      bool // RST is due once out is empty and acknowledged
 	large    bool // the last read filled its buffer
+	awaiting bool // see await
 }
 
 // ready is called by the poller.
 func (s *socket) ready(ev uint32) {
 	if ev&eventIn != 0 {
 		s.readable = true
+		s.waited()
 	}
 	if ev&eventHangup != 0 {
 		s.hangup = true
 	}
 	if !s.pair.queued { // else its turn comes, and a second one would be unfair to the others
 		s.pair.turn()
+	}
+}
+
+// await has the kernel keep quiet about s until n bytes are there, its buffer has no room for so many, or the end has come.
+// Without that we would not know when what is left unread keeps the window shut, and nothing more can come.
+func (s *socket) await(n int) {
+	err := unix.SetsockoptInt(int(s.fd), unix.SOL_SOCKET, unix.SO_RCVLOWAT, n)
+	s.awaiting = n > 1 && err == nil
+}
+
+// waited ends that: whatever is there is all that there will be.
+func (s *socket) waited() {
+	if s.awaiting {
+		s.await(1)
+		s.pair.session.GiveUpHold()
 	}
 }
 

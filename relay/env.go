@@ -37,6 +37,7 @@ type Env struct {
 	stream       [2 * aes.BlockSize]byte // scratch
 	probeID      [32]byte                // backs Out.SelfProbe
 	planned      []uint16                // payloads of the records that UpstreamBuffers made room for, if they are planned
+	awaited      int                     // see Session.Awaited
 	out          []byte                  // backs Out.Client and Out.Upstream where they are not the input itself
 	openings     *opening                // free list
 	freeOpenings int

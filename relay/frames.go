@@ -33,9 +33,9 @@ const (
 	// holdTime bounds how long bytes wait for others of their frame: a round trip to a far DC, which lets its congestion
 	// window come in one go, and less than the silence that begins a burst.
 	holdTime = 200 * time.Millisecond
-	// coarseHold takes its place where a segment is longer than a record, which it is on loopback only: what is left unread
-	// there may keep the window below a segment, and the sender waits for a timer then.
-	coarseHold = 2 * time.Millisecond
+	// crumbHold bounds how long a message that is too little for a record of TLS waits for the next one. It is a quick ack,
+	// mostly, which the answer to the same request follows.
+	crumbHold = 50 * time.Millisecond
 	// farFromEnd is so much that the next record does not depend on what follows: a record and a tail.
 	farFromEnd = tlsfront.MaxRecord + 128
 )
@@ -143,23 +143,28 @@ func (s *Session) announced(avail int) int {
 	return max(avail, int(s.frames.end))
 }
 
-// holds reports whether what is too little for a record still waits for more of its frame.
-func (s *Session) holds(now clock.Time) bool {
+// holds reports whether what is too little for a record of that size, or for any, still waits for more.
+func (s *Session) holds(now clock.Time, size int) bool {
 	if s.held == 0 {
-		s.held = now.Add(s.patienceForFrames())
+		s.held = now.Add(holdTime)
+		if size < MinRecord {
+			s.held = now.Add(crumbHold)
+		}
 	}
+	s.env.awaited = max(size, MinRecord)
 	return now < s.held
 }
 
-func (s *Session) patienceForFrames() time.Duration {
-	if s.coarse {
-		return coarseHold
-	}
-	return holdTime
-}
+// Awaited returns how many bytes have to wait at the upstream, or be all that fit there, before it is worth asking
+// for UpstreamBuffers again that had no room; 0 when that does not depend on it.
+func (s *Session) Awaited() int { return s.env.awaited }
 
-// Segments tells how long the upstream's segments are at most.
-func (s *Session) Segments(longest int) { s.coarse = longest > tlsfront.FullRecord }
+// GiveUpHold lets what waits for more leave as it is.
+func (s *Session) GiveUpHold() {
+	if s.held > 0 {
+		s.held = 1
+	}
+}
 
 // Retry returns when to ask for UpstreamBuffers again that had no room, if nothing comes before.
 func (s *Session) Retry(now clock.Time) clock.Time {

@@ -136,18 +136,27 @@ func TestStalledFrameIsNotHeldForLong(t *testing.T) {
 	}
 }
 
-// TestMessagesNeverWait: whole ones, several at once and beside quick acks.
+// TestMessagesNeverWait: whole ones, several at once and beside quick acks. An ack alone waits for what it can leave with.
 func TestMessagesNeverWait(t *testing.T) {
 	w, _, dc := shaped(t, false, &Look{Shape: full(), TLS: &tlsfront.Profile{Tickets: []int{266}}})
 	ack := []byte{1, 2, 3, 0x84}
 	for i := range 50 {
 		message := framed(tagPaddedIntermediate, pattern(4+i*700, 3))
-		for _, b := range [][]byte{message, ack, slices.Concat(message, ack), slices.Concat(ack, message, message)} {
+		for _, b := range [][]byte{message, slices.Concat(message, ack), slices.Concat(ack, message, message)} {
 			w.send(Upstream, dc.encrypt(b))
-			if left := len(w.peers[Upstream].in); left > 0 {
+			if left := len(w.peers[Upstream].in); left > 0 && len(b) >= MinRecord {
 				t.Fatalf("%d of %d bytes wait", left, len(b))
 			}
 		}
+	}
+	w.send(Upstream, dc.encrypt(ack))
+	if got := w.s.Retry(w.now).Sub(w.now); got != crumbHold || w.s.Awaited() != MinRecord {
+		t.Errorf("an ack waits for %d bytes, or %v", w.s.Awaited(), got)
+	}
+	w.now = w.now.Add(crumbHold)
+	w.run()
+	if len(w.peers[Upstream].in) > 0 {
+		t.Error("it waits for ever")
 	}
 }
 

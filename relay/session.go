@@ -59,7 +59,6 @@ type Session struct {
 	tickets   uint8 // records so far that were cut like tickets
 	scanning  bool  // the ClientHello is whole, not all secrets are tried
 	keyed     bool  // there was an init: sent is known
-	coarse    bool  // the upstream's segments are longer than records
 }
 
 // side is what is over on one socket.

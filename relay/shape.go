@@ -45,14 +45,15 @@ func (s *Session) Due(now clock.Time) clock.Time {
 func (s *Session) plan(now clock.Time, scratch []byte, limit, avail int, dst [][]byte) [][]byte {
 	env, look := s.env, s.look()
 	at, planned := 0, 0
+	env.awaited = 0
 	for len(env.planned) < MaxPlanned && avail > 0 {
 		if planned > 0 && avail < farFromEnd && s.unseen(planned+avail) {
 			break // the next read decides, when it is known whether there is more to come
 		}
 		left := s.announced(planned+avail) - planned
 		size, due := s.nextRecord(look, now, left)
-		if size = min(size, left); size > avail && due <= now {
-			if planned > 0 || s.holds(now) {
+		if size = min(size, left); due <= now && (size > avail || size < MinRecord) {
+			if planned > 0 || s.holds(now, size) {
 				break // the rest of it is on its way
 			}
 			size, due = s.nextRecord(look, now, avail)

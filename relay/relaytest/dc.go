@@ -26,8 +26,11 @@ func ListenDC(addr string) (*DC, error) {
 	if err != nil {
 		return nil, fmt.Errorf("relaytest: %w", err)
 	}
-	return &DC{listener: l, open: make(map[net.Conn]struct{})}, nil
+	return DCOn(l), nil
 }
+
+// DCOn takes a listener, which the DC closes.
+func DCOn(l net.Listener) *DC { return &DC{listener: l, open: make(map[net.Conn]struct{})} }
 
 // Addr returns the address as "127.0.0.1:port".
 func (d *DC) Addr() string { return d.listener.Addr().String() }
