@@ -22,12 +22,13 @@ var sceneKey = [16]byte{0x5c, 0xe4, 0xe0, 15: 0x01}
 
 // sceneConfig is the configuration of a proxy. What a field leaves out has a value that serves most tests.
 type sceneConfig struct {
-	bind   []string // default: a free port of 127.0.0.1
-	top    string   // more lines before the first table
-	front  string   // default: a port that nobody listens on
-	fronts string   // more lines of [domain-fronting]
-	dcs    []string // where every DC but echoID is; default: the scene's
-	tables string   // more tables
+	bind   []string         // default: a free port of 127.0.0.1
+	top    string           // more lines before the first table
+	front  string           // default: a port that nobody listens on
+	fronts string           // more lines of [domain-fronting]
+	dcs    []string         // where every DC but echoID is; default: the scene's
+	wire   net.ListenConfig // of the scene's DC
+	tables string           // more tables
 }
 
 // text fills in what was left out; dc is the address of the DC echoID.
@@ -81,10 +82,11 @@ const echoID = 1
 // startScene runs a proxy; the DC echoID, and every other one that the configuration does not say, is the scene's.
 func startScene(t *testing.T, c sceneConfig) *scene {
 	t.Helper()
-	dc, err := relaytest.ListenDC("127.0.0.1:0")
+	ln, err := c.wire.Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
+	dc := relaytest.DCOn(ln)
 	s := &scene{dc: dc, next: 1000, work: map[int]func(*relaytest.DCConn){echoID: relaytest.Echo}}
 	dc.Serve(s.serve)
 	t.Cleanup(func() { // after the proxy has gone

@@ -267,7 +267,7 @@ func (s *shapeStage) listEndings(t *testing.T, front int) {
 			continue
 		}
 		theirs := collect(t, 10, 1, func(ctx context.Context, _ int) (download, error) {
-			return visitFront(ctx, f.addr, "4k", f.proto, who)
+			return f.visit(ctx, "4k", who)
 		})
 		ours := collect(t, 10, 1, func(ctx context.Context, _ int) (download, error) {
 			return visitProxy(ctx, s.like[front].addr, 4096, who)

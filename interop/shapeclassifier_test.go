@@ -155,7 +155,7 @@ func (s *shapeStage) classify(t *testing.T, front int) {
 		t.Run("ended by "+end, func(t *testing.T) {
 			who := func(i int) ender { return ender(end == "server" || end == "both" && i/2%2 == 0) }
 			both := collect(t, 2*sessionsPerSide, f.atOnce, func(ctx context.Context, i int) (download, error) {
-				return visitFront(ctx, f.addr, names[i/2%3], f.proto, who(i))
+				return f.visit(ctx, names[i/2%3], who(i))
 			})
 			var first, second []download
 			for i := range sessionsPerSide {

@@ -27,7 +27,11 @@ type shapeFront struct {
 	proto  string // ALPN
 	atOnce int    // downloads that may go on side by side without disturbing each other
 	slow   bool   // its pace is its own, not the machine's
+	hasty  string // address where it ends connections that are idle for hastyTimer
 }
+
+// hastyTimer takes the place of a minute, after which sites end connections that nobody uses.
+const hastyTimer = 60 * time.Millisecond
 
 func shapeFiles(t *testing.T) *site {
 	t.Helper()
@@ -47,16 +51,25 @@ func nginxFront(t *testing.T, s *site, proto string) shapeFront {
 	}
 	f := runNginx(t, s, conf)
 	f.name = "nginx " + proto
-	return shapeFront{f, proto, 1, false}
+	hasty := runNginx(t, s, strings.Replace(conf, "keepalive_timeout %[4]ds", fmt.Sprintf("keepalive_timeout %dms", hastyTimer.Milliseconds()), 1))
+	return shapeFront{f, proto, 1, false, hasty.addr}
 }
 
 // goFront is net/http.
 func goFront(t *testing.T, name, proto string, h http.Handler, s *site) shapeFront {
 	t.Helper()
+	f := &origin{name: name + " " + proto, addr: serveHTTP(t, proto, h, s, 0)}
+	return shapeFront{f, proto, 1, false, serveHTTP(t, proto, h, s, hastyTimer)}
+}
+
+// serveHTTP returns the address of a server that ends idle connections after a time, 0 for never.
+func serveHTTP(t *testing.T, proto string, h http.Handler, s *site, idle time.Duration) string {
+	t.Helper()
 	srv := &http.Server{
-		Handler:   h,
-		TLSConfig: &tls.Config{Certificates: []tls.Certificate{s.cert}},
-		ErrorLog:  log.New(io.Discard, "", 0),
+		Handler:     h,
+		TLSConfig:   &tls.Config{Certificates: []tls.Certificate{s.cert}},
+		ErrorLog:    log.New(io.Discard, "", 0),
+		IdleTimeout: idle,
 	}
 	if proto != "h2" {
 		srv.TLSNextProto = map[string]func(*http.Server, *tls.Conn, http.Handler){}
@@ -64,7 +77,7 @@ func goFront(t *testing.T, name, proto string, h http.Handler, s *site) shapeFro
 	ln := listen(t, "127.0.0.1:0")
 	go srv.ServeTLS(ln, "", "")
 	t.Cleanup(func() { srv.Close() })
-	return shapeFront{&origin{name: name + " " + proto, addr: ln.Addr().String()}, proto, 1, false}
+	return ln.Addr().String()
 }
 
 func goFilesFront(t *testing.T, s *site, proto string) shapeFront {
@@ -98,7 +111,19 @@ const shapeDC = 2
 // startShaped runs a proxy that is to look like what is served at front. config is the table of the doppelganger.
 func startShaped(t *testing.T, front, config string, top ...string) *scene {
 	t.Helper()
-	s := startScene(t, sceneConfig{front: front, top: strings.Join(top, "\n"), tables: "[defense.doppelganger]\n" + config})
+	return startOrders(t, sceneConfig{front: front, top: strings.Join(top, "\n"), tables: "[defense.doppelganger]\n" + config})
+}
+
+// startLike is startShaped with a DC whose segments are of the length that a real DC's have.
+func startLike(t *testing.T, front, config string) *scene {
+	t.Helper()
+	return startOrders(t, sceneConfig{front: front, top: manyClients, tables: "[defense.doppelganger]\n" + config, wire: ethernet})
+}
+
+// startOrders runs a proxy before a DC that serves orders.
+func startOrders(t *testing.T, c sceneConfig) *scene {
+	t.Helper()
+	s := startScene(t, c)
 	s.mu.Lock()
 	s.work[shapeDC] = serveOrders
 	s.mu.Unlock()
@@ -186,7 +211,7 @@ func setShapeStage(t *testing.T) *shapeStage {
 		}
 	}
 	for _, f := range s.fronts {
-		s.like = append(s.like, startShaped(t, f.addr, faithfully(s.repeats, "/4k", "/64k", "/1m"), manyClients))
+		s.like = append(s.like, startLike(t, f.addr, faithfully(s.repeats, "/4k", "/64k", "/1m")))
 	}
 	s.far = startFar(t, s.fronts[0].addr)
 	thinking := goFront(t, "thinking", "http/1.1", http.HandlerFunc(think), files)

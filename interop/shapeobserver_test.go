@@ -218,7 +218,8 @@ func (c tcpOnly) Write(p []byte) (int, error) {
 	return c.wiretap.Write(p)
 }
 
-// visitFront downloads a file from a front as its visitor, who ends a connection as a client of the proxy does.
+// visitFront downloads a file from a front as its visitor, who ends a connection as a client of the proxy does. A server
+// that is to end one has to be hasty.
 func visitFront(ctx context.Context, addr, name string, proto string, who ender) (download, error) {
 	w, err := tapOn(ctx, addr)
 	if err != nil {
@@ -231,6 +232,15 @@ func visitFront(ctx context.Context, addr, name string, proto string, who ender)
 	}
 	err = getFrom(ctx, w, secure, name, who)
 	return w.result(), err
+}
+
+// visit downloads from the address of the front where connections end like that.
+func (f *shapeFront) visit(ctx context.Context, name string, who ender) (download, error) {
+	addr := f.addr
+	if who == serverEnds {
+		addr = f.hasty
+	}
+	return visitFront(ctx, addr, name, f.proto, who)
 }
 
 func getFrom(ctx context.Context, w *wiretap, secure *tls.Conn, name string, who ender) error {
@@ -251,7 +261,6 @@ func getFrom(ctx context.Context, w *wiretap, secure *tls.Conn, name string, who
 	if err != nil {
 		return err
 	}
-	req.Close = who == serverEnds
 	w.asking()
 	resp, err := transport.RoundTrip(req)
 	if err != nil {
@@ -285,7 +294,7 @@ func newOrder(n int, who ender) []byte {
 
 // What the DC does, in byte 8 of an order.
 const (
-	thenCloses = 1
+	thenCloses = 1 // when the connection was idle for hastyTimer
 	endlessly  = 2 // and without the cost of content: zeros that nobody encrypts
 )
 
@@ -308,6 +317,7 @@ func serveOrders(c *relaytest.DCConn) {
 			return
 		}
 		if o[8] == thenCloses {
+			time.Sleep(hastyTimer)
 			c.CloseWrite()
 			io.Copy(io.Discard, c)
 			return
