@@ -82,12 +82,15 @@ func (r *run) comeAndGo(ctx context.Context, s *scratch, secret func(n uint64) c
 		return err
 	}
 	defer c.Close()
-	hello.record(watched.answered.Sub(watched.asked))
-	return c.echo(s, chatSize)
+	if err := c.echo(s, chatSize); err != nil {
+		return err
+	}
+	hello.record(watched.answered.Sub(watched.asked)) // now that a relay of bytes, to which there is no hello, has answered too
+	return nil
 }
 
-// stamped notes when the first bytes leave and when the first come back: the hello and its answer. Making a hello takes
-// a client some 0.1 ms, which is not the target's.
+// stamped notes when the first bytes leave and when the first come back: the hello and its answer, or through a relay of
+// bytes the init and the echo. Making a hello takes a client some 0.1 ms, which is not the target's.
 type stamped struct {
 	net.Conn
 	asked, answered time.Time

@@ -219,6 +219,21 @@ func TestPlainRelay(t *testing.T) {
 	}
 }
 
+// TestPlainChurn: through a relay of bytes, which answers no hello, the echo is what is waited for.
+func TestPlainChurn(t *testing.T) {
+	dc := hosts{}.free(netns.DC, loopback)
+	o := Options{Scenario: "churn", Addr: corrupting(t, dc, true, -1), Plain: true, DCBind: dc, Connections: []int{2}, Burst: 20, Duration: 300 * time.Millisecond}
+	report, err := Run(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"hello_p50_ms", "burst_p50_ms"} {
+		if v := report.Metrics[name]; v < 0.001 { // ms; a latency of 0 is recorded as some ns
+			t.Errorf("%s is %v", name, v)
+		}
+	}
+}
+
 // TestTargetFails: what a proxy says that does not start or that dies is in the error.
 func TestTargetFails(t *testing.T) {
 	for name, script := range map[string]string{
