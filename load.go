@@ -26,6 +26,7 @@ type loadMeasure struct {
 	Addr      string   `group:"Target" placeholder:"HOST:PORT" help:"Measure the proxy that listens there; its data centres must be at --dc-bind."`
 	Secret    string   `group:"Target" placeholder:"SECRET" help:"The secret of that proxy. Other users of this machine can read it in the list of processes; @FILE is read."`
 	Plain     bool     `group:"Target" help:"What listens at --addr is a TCP relay that forwards to --dc-bind: speak without TLS."`
+	Classic   bool     `group:"Target" help:"Greet it as older clients do, with a ClientHello of 517 bytes: some proxies take no other."`
 	PID       []int    `group:"Target" name:"pid" placeholder:"N" help:"Processes of that proxy, for its CPU time and memory."`
 	DCBind    string   `group:"Target" name:"dc-bind" placeholder:"ADDR" help:"Where the fake data centre listens; a free port when not given."`
 	FrontBind string   `group:"Target" placeholder:"ADDR" help:"Where the fake front listens; a free port when not given."`
@@ -96,7 +97,7 @@ func (l loadMeasure) expectations() (list []loadtest.Expectation, err error) {
 func (l loadMeasure) options(on console) (loadtest.Options, error) {
 	o := loadtest.Options{
 		Scenario: l.Scenario, Label: l.Label, Version: versionText(),
-		Addr: l.Addr, Plain: l.Plain, PIDs: l.PID, DCBind: l.DCBind, FrontBind: l.FrontBind,
+		Addr: l.Addr, Plain: l.Plain, Classic: l.Classic, PIDs: l.PID, DCBind: l.DCBind, FrontBind: l.FrontBind,
 		Netns: l.Netns, LinkRate: l.Link * 1e6,
 		Executable: l.Proxy, Env: l.Env, Secrets: l.Secrets, Shape: l.Shape, Cgroup: l.Cgroup,
 		Connections: l.Connections, Duration: l.Duration, Quiet: l.Quiet, Rate: l.Rate, Mbit: l.Mbit, Up: l.Direction == "up",

@@ -23,6 +23,7 @@ type Options struct {
 	Addr      string
 	Secret    conf.Secret
 	Plain     bool   // the target is a TCP relay in front of DCBind: clients speak bare obfuscated2
+	Classic   bool   // clients greet it as older ones do, see relaytest.Classic; some proxies understand no other
 	PIDs      []int  // of the target's processes; without one, CPU and memory are not measured
 	DCBind    string // where the fake DC listens, so that the target can be pointed at it
 	FrontBind string // and the fake front
@@ -92,6 +93,8 @@ func (o *Options) check() error {
 		return fmt.Errorf("--active: %v: a share is a number from 0 to 1", o.Active)
 	case o.Addr == "" && o.Plain:
 		return fmt.Errorf("--plain: is about another relay: give its --addr, and --dc-bind where it forwards to")
+	case o.Plain && o.Classic:
+		return fmt.Errorf("--plain, --classic: a relay of bytes gets no hello of either kind")
 	case o.Netns && o.Addr != "":
 		return fmt.Errorf("--netns: is about a proxy of our own, which can be started in it; leave out --addr")
 	case o.LinkRate != 0 && !o.Netns || o.LinkRate < 0:
@@ -127,6 +130,9 @@ func (o *Options) parameters() map[string]string {
 	}
 	if o.Shape {
 		p["shape"] = "on"
+	}
+	if o.Classic {
+		p["hello"] = "classic"
 	}
 	maps.DeleteFunc(p, func(_, v string) bool { return v == "" })
 	return p

@@ -339,6 +339,7 @@ func TestOptionsRefused(t *testing.T) {
 		"from 0 to 1":             {Scenario: "curve", Active: []float64{1.5}},
 		"give its --addr":         {Scenario: "idle", Plain: true},
 		"also give --dc-bind":     {Scenario: "idle", Addr: "127.0.0.1:1"},
+		"no hello":                {Scenario: "idle", Addr: "127.0.0.1:1", DCBind: "127.0.0.1:0", Plain: true, Classic: true},
 		"also give its --secret":  {Scenario: "idle", Addr: "127.0.0.1:1", DCBind: "127.0.0.1:0"},
 	} {
 		if _, err := Run(t.Context(), o); err == nil || !strings.Contains(err.Error(), want) {

@@ -44,7 +44,7 @@ func startSelf(ctx context.Context, o *Options, h hosts, dc *dc, front string, c
 		os.RemoveAll(dir)
 		return nil, err
 	}
-	t := &target{name: "self", hosts: h, addr: c.addr, secrets: c.secrets, pids: []int{child.cmd.Process.Pid}, dcs: len(c.dcs), alive: child.alive, lost: child.lost}
+	t := &target{name: "self", hosts: h, addr: c.addr, secrets: c.secrets, pids: []int{child.cmd.Process.Pid}, dcs: len(c.dcs), classic: o.Classic, alive: child.alive, lost: child.lost}
 	t.stop = func() string {
 		defer os.RemoveAll(dir)
 		return child.stop()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"slices"
 	"time"
 
 	"mtrelay/conf"
@@ -16,6 +17,7 @@ type target struct {
 	addr    string
 	hosts   hosts
 	secrets []conf.Secret // none: it relays bytes as they are
+	classic bool          // see Options
 	pids    []int
 	dcs     int                     // clients ask for the DCs 1 to this
 	alive   func() error            // tells how it ended if it has
@@ -26,7 +28,7 @@ type target struct {
 // foreign is a target that runs already.
 func foreign(o *Options) *target {
 	t := &target{
-		name: o.Addr, addr: o.Addr, pids: o.PIDs, dcs: 1,
+		name: o.Addr, addr: o.Addr, pids: o.PIDs, dcs: 1, classic: o.Classic,
 		alive: func() error { return nil }, lost: func() error { return nil },
 		stop: func() string { return "" },
 	}
@@ -85,7 +87,11 @@ func (t *target) dialWith(ctx context.Context, secret conf.Secret, n uint64, wat
 	}
 	id := 1 + int(n)%t.dcs
 	if len(t.secrets) > 0 {
-		return relaytest.Dial(ctx, "", secret.Key(), secret.Host(), id, append(opts, relaytest.OverConn(conn))...)
+		opts = append(slices.Clip(opts), relaytest.OverConn(conn))
+		if t.classic {
+			opts = append(opts, relaytest.Classic())
+		}
+		return relaytest.Dial(ctx, "", secret.Key(), secret.Host(), id, opts...)
 	}
 	direct, err := relaytest.NewDirect(conn, id)
 	if err != nil {
