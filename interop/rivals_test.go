@@ -21,9 +21,19 @@ const measureRivals = "INTEROP_RIVALS"
 type load struct {
 	name    string
 	bulk    bool
+	hello   helloKind
 	args    []string // of the load test
 	figures []figure
 }
+
+// helloKind is the ClientHello that a load is about.
+type helloKind int
+
+const (
+	anyHello helloKind = iota
+	newHello           // of current clients, some 1.8 KB
+	oldHello           // of older ones, 517 bytes
+)
 
 // figure is a metric of the load test's report.
 type figure struct {
@@ -33,7 +43,14 @@ type figure struct {
 
 func bulkLoad(direction string, connections int, most float64) load {
 	args := []string{"bulk", "--duration=2s", fmt.Sprintf("--connections=%d", connections), "--direction=" + direction}
-	return load{fmt.Sprintf("bulk %s, %d", direction, connections), true, args, []figure{{"cpu_s_per_gb", "CPU-s/GB", most}, {"mb_per_s", "MB/s", 0}}}
+	return load{fmt.Sprintf("bulk %s, %d", direction, connections), true, anyHello, args, []figure{{"cpu_s_per_gb", "CPU-s/GB", most}, {"mb_per_s", "MB/s", 0}}}
+}
+
+// churnLoad has relays of bytes open a connection to the DC for each of their clients', as the others do; what they answer
+// is no hello but the echo.
+func churnLoad(name string, of helloKind) load {
+	args := []string{"churn", "--duration=3s", "--burst=200"}
+	return load{name, false, of, args, []figure{{"handshake_cpu_ms", "CPU, ms", 0}, {"hello_p50_ms", "p50, ms", 0}}}
 }
 
 // rivalLoads has the bounds of the design for the downlink. On the way up our clients send TLS records, of which the proxy
@@ -43,12 +60,14 @@ var rivalLoads = []load{
 	bulkLoad("down", 16, 1.15),
 	bulkLoad("up", 1, 0),
 	bulkLoad("up", 16, 0),
-	{"idle", false, []string{"idle", "--connections=1000,4000", "--quiet=5s"}, []figure{{"bytes_per_connection", "bytes each", 0}}},
-	{"ping", false, []string{"ping", "--duration=4s"}, []figure{{"p50_ms", "p50, ms", 0}, {"p99_ms", "p99, ms", 0}}},
+	{"idle", false, anyHello, []string{"idle", "--connections=1000,4000", "--quiet=5s"}, []figure{{"bytes_per_connection", "bytes each", 0}}},
+	{"ping", false, anyHello, []string{"ping", "--duration=4s"}, []figure{{"p50_ms", "p50, ms", 0}, {"p99_ms", "p99, ms", 0}}},
+	churnLoad("churn", newHello),
+	churnLoad("churn, old hello", oldHello),
 }
 
-// TestRivals compares the proxy with relays that do less: they copy bytes as they come. All stand before the same fake DC
-// on the same machine, by turns, and every byte is verified.
+// TestRivals compares the proxy with relays that do less, since they copy bytes as they come, and with another FakeTLS proxy,
+// in Python. All stand before the same fake DC on the same machine, by turns, and every byte is verified.
 func TestRivals(t *testing.T) {
 	compareRivals(t, rivalLoads, onLoopback)
 }
@@ -62,7 +81,7 @@ func compareRivals(t *testing.T, loads []load, where func(*testing.T) place) {
 	t.Helper()
 	rounds, err := strconv.Atoi(os.Getenv(measureRivals))
 	if err != nil || rounds < 1 {
-		t.Skipf("set %s to a number of rounds, of two minutes each, to measure beside HAProxy, nginx and a plain Go relay", measureRivals)
+		t.Skipf("set %s to a number of rounds, of two minutes each, to measure beside another proxy, HAProxy, nginx and a plain Go relay", measureRivals)
 	}
 	seen := make(results)
 	for round := range rounds {
@@ -70,7 +89,11 @@ func compareRivals(t *testing.T, loads []load, where func(*testing.T) place) {
 			for i := range rivals {
 				r := rivals[(i+round)%len(rivals)]
 				t.Run(fmt.Sprintf("%d/%s/%s", round+1, l.name, r.name), func(t *testing.T) {
-					seen.add(t, l, r, l.putOn(t, r, where(t)))
+					speak, cannot := r.speak(l)
+					if cannot != "" {
+						t.Skip(cannot)
+					}
+					seen.add(t, l, r, l.putOn(t, r, where(t), speak))
 				})
 			}
 		}
@@ -78,22 +101,18 @@ func compareRivals(t *testing.T, loads []load, where func(*testing.T) place) {
 	showRivals(t, loads, seen)
 }
 
-// putOn starts the relay, has it carry the load, stops it, and returns what the load test reports.
-func (l load) putOn(t *testing.T, r rival, at place) (metrics map[string]float64) {
+// putOn starts the relay, has it carry the load, stops it, and returns what the load test reports. speak are the arguments
+// that say how its clients speak to it.
+func (l load) putOn(t *testing.T, r rival, at place, speak []string) (metrics map[string]float64) {
 	t.Helper()
 	binary, err := binaries.plain()
 	if err != nil {
 		t.Fatal(err)
 	}
-	args := append([]string{"loadtest"}, l.args...)
+	args := slices.Concat([]string{"loadtest"}, l.args, speak)
 	args = append(args, "--json=-", "--addr="+at.relay, "--dc-bind="+at.dc)
 	for _, pid := range r.start(t, at, l) {
 		args = append(args, fmt.Sprintf("--pid=%d", pid))
-	}
-	if r.secret != "" {
-		args = append(args, "--secret="+r.secret)
-	} else {
-		args = append(args, "--plain")
 	}
 	cmd := exec.CommandContext(t.Context(), binary, args...)
 	var out, said bytes.Buffer

@@ -45,15 +45,34 @@ func onEthernet(t *testing.T) place {
 type rival struct {
 	name   string
 	start  func(t *testing.T, at place, l load) (pids []int)
-	secret string // ours alone; the others relay bytes as they are
+	secret string // none: it relays bytes as they are
+	old    bool   // it knows the ClientHello of older clients alone
 }
+
+// speak returns how clients are told to speak to it under a load, or why they cannot.
+func (r rival) speak(l load) (args []string, cannot string) {
+	switch {
+	case r.secret == "" && l.hello == oldHello:
+		return nil, "there is no hello to a relay of bytes"
+	case r.secret == "":
+		return []string{"--plain"}, ""
+	case r.old && l.hello == newHello:
+		return nil, "it takes a current client's hello for a stranger's"
+	case r.old || l.hello == oldHello:
+		return []string{"--secret=" + r.secret, "--classic"}, ""
+	}
+	return []string{"--secret=" + r.secret}, ""
+}
+
+var rivalSecret = fmt.Sprintf("ee%x%x", sceneKey, siteHost)
 
 // ours comes first: the others are what it is compared with.
 var rivals = []rival{
-	{"ours", startOurs, fmt.Sprintf("ee%x%x", sceneKey, siteHost)},
-	{"HAProxy", startHAProxy, ""},
-	{"nginx", startNginxStream, ""},
-	{"copyrelay", startCopyRelay, ""},
+	{name: "ours", start: startOurs, secret: rivalSecret},
+	{name: "mtprotoproxy", start: startMTProtoProxy, secret: rivalSecret, old: true},
+	{name: "HAProxy", start: startHAProxy},
+	{name: "nginx", start: startNginxStream},
+	{name: "copyrelay", start: startCopyRelay},
 }
 
 // startOurs runs the proxy as it comes, but unshaped: shaping is a service that no rival offers.
