@@ -13,8 +13,8 @@ import (
 	"text/tabwriter"
 )
 
-// measureRivals in the environment asks for TestRivals and says how often each load is put on each relay. A round takes two
-// minutes, and wants a quiet machine.
+// measureRivals in the environment asks for TestRivals and says how often each load is put on each relay. A round takes some
+// four minutes, and wants a quiet machine, and the network once, for the rival in Python.
 const measureRivals = "INTEROP_RIVALS"
 
 // load is put on one relay after the other.
@@ -81,7 +81,7 @@ func compareRivals(t *testing.T, loads []load, where func(*testing.T) place) {
 	t.Helper()
 	rounds, err := strconv.Atoi(os.Getenv(measureRivals))
 	if err != nil || rounds < 1 {
-		t.Skipf("set %s to a number of rounds, of two minutes each, to measure beside another proxy, HAProxy, nginx and a plain Go relay", measureRivals)
+		t.Skipf("set %s to a number of rounds, of four minutes each, to measure beside another proxy, HAProxy, nginx and a plain Go relay", measureRivals)
 	}
 	seen := make(results)
 	for round := range rounds {
