@@ -264,7 +264,7 @@ func (p *Pacer) step(m *Model, u uint32, rnd *rand.Rand) (step, *gapTable) {
 		p.block = 0
 	}
 	if u%meanBlock == 0 {
-		p.jump(m, m.steady[max(p.block, 1)-1], rnd)
+		p.jump(m, m.steady[:p.block], rnd)
 	}
 	return m.steady[p.block], &m.steadyGaps
 }
@@ -272,33 +272,49 @@ func (p *Pacer) step(m *Model, u uint32, rnd *rand.Rand) (step, *gapTable) {
 // leaveStart goes on in a longer start, behind a record like the last one, or in the steady state.
 func (p *Pacer) leaveStart(m *Model, rnd *rand.Rand) {
 	s := &m.starts[p.start]
-	class, last := classOf(s.offset), s.steps[len(s.steps)-1] // of another model it may have fewer than at
+	class := classOf(s.offset)
 	p.start = inSteady
 	for range jumpTries {
 		longer := m.pickStart(class, int(p.at), rnd.Uint32())
 		if longer == inSteady {
 			break
 		}
-		if alike(m.starts[longer].steps[p.at-1], last) {
+		if follows(m.starts[longer].steps[:p.at], s.steps) == context {
 			p.start = longer
 			return
 		}
 	}
 	if len(m.steady) > 0 {
-		p.jump(m, last, rnd)
+		p.jump(m, s.steps, rnd)
 		p.block-- // step goes one further
 	}
 }
 
-// jump looks for a place in the steady state that comes behind a record like the last one, since what follows depends on it:
+// jump looks for a place in the steady state that comes behind records like the last ones, since what follows depends on them:
 // a write ends with a short record, and pauses come between writes.
-func (p *Pacer) jump(m *Model, last step, rnd *rand.Rand) {
+func (p *Pacer) jump(m *Model, last []step, rnd *rand.Rand) {
+	best := -1
 	for range jumpTries {
-		p.block = uint16(below(uint32(len(m.steady)), rnd.Uint32()))
-		if p.block > 0 && alike(m.steady[p.block-1], last) {
+		block := below(uint32(len(m.steady)), rnd.Uint32())
+		if n := follows(m.steady[:block], last); n > best {
+			best, p.block = n, uint16(block)
+		}
+		if best == context {
 			return
 		}
 	}
+}
+
+// context is how many records are looked at to tell what comes next.
+const context = 2
+
+// follows returns how many of the last records of both, context at most, are alike, counted from the end. Where there were fewer,
+// any will do.
+func follows(before, last []step) (n int) {
+	for n < context && (n >= len(last) || n < len(before) && alike(before[len(before)-1-n], last[len(last)-1-n])) {
+		n++
+	}
+	return n
 }
 
 func alike(a, b step) bool {
