@@ -300,12 +300,25 @@ func (d *dial) finish(winner *attempt, ev uint32) {
 // clamped now because a clamp from before the handshake is forgotten: after 200 MB such a socket took
 // 33 MB of unread bytes, one clamped here stays at 2 MiB (Linux 6.18).
 func (p *pair) adopt(fd int, ev uint32) {
+	widenWindow(fd)
 	_ = setUnlessZero(fd, unix.TCP_WINDOW_CLAMP, p.loop.opts.Socket.WindowClamp) // without it: more memory, no harm else
 	u := p.upstream()
 	u.fd = int32(fd)
 	u.readable = ev&eventIn != 0
 	u.hangup = ev&eventHangup != 0
 	p.loop.enter(fd, u)
+}
+
+// firstWindow is what an upstream may send before the kernel has seen how fast we read, from 64 KiB on by default. What a near
+// DC sends at once is more, and a window that shuts cuts records short.
+const firstWindow = 128 << 10
+
+// widenWindow makes the receive buffer fit for firstWindow. Unlike SO_RCVBUF, a low-water mark that needs a larger buffer does
+// not keep it from growing further (tcp_set_rcvlowat, net/ipv4/tcp.c).
+func widenWindow(fd int) {
+	for _, mark := range [2]int{firstWindow, 1} {
+		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVLOWAT, mark) // without it: as by default
+	}
 }
 
 // cancel closes what is under way.
