@@ -87,3 +87,28 @@ func TestHeldTail(t *testing.T) {
 		}
 	}
 }
+
+// TestLeavingClientIsNotKept: who ends its direction when all was answered gets the end of a site at once, though the DC takes
+// its time.
+func TestLeavingClientIsNotKept(t *testing.T) {
+	over := make(chan struct{})
+	s := serveShaped(t, func(c *relaytest.DCConn) {
+		io.CopyN(io.Discard, c, 1)
+		writeAll(c, frame(1000))
+		<-over
+	})
+	defer close(over)
+	c := connect(t, s)
+	if err := writeAll(c, []byte{1}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.CopyN(io.Discard, c, 4+1000); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.ReadEnd(); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -79,6 +79,7 @@ func (p *pair) turn() {
 		budget -= n
 	}
 	p.checkHangup()
+	p.checkDrained()
 	p.settle(budget <= 0)
 }
 
@@ -342,6 +343,15 @@ func (p *pair) checkHangup() {
 		return
 	}
 	p.session.Hangup(p.loop.now, p.loop.cleared())
+	p.carryOut()
+}
+
+// checkDrained tells the session of a client that has ended its direction that nothing more waits for it.
+func (p *pair) checkDrained() {
+	if p.closed || !p.client().ended || p.client().out.Len() > 0 || p.upstream().readable {
+		return
+	}
+	p.session.Drained(p.loop.now, p.loop.cleared())
 	p.carryOut()
 }
 

@@ -99,6 +99,9 @@ func (s *Session) endedStreaming(now clock.Time, at Side, end End, out *Out) {
 	} else {
 		d.ended = true
 	}
+	if at == Client && now.Sub(s.active) >= answerTime {
+		s.unanswered = false
+	}
 	reset := end == EndReset || d.broken && d.ended
 	if d.ended {
 		s.end(endReason(at, reset))
@@ -114,6 +117,23 @@ func (s *Session) endedStreaming(now clock.Time, at Side, end End, out *Out) {
 		s.shut(1-at, closeNotify, out)
 	}
 	s.settle(now, out)
+}
+
+// answerTime is how long a DC may take to answer; a client that then hears nothing has said nothing that needs an answer.
+const answerTime = time.Second
+
+// Drained tells that every byte of the upstream so far was delivered. A client that has ended its direction and was answered
+// gets the end now if the session is shaped, as a site's visitor does: waiting for the DC's own would show its distance.
+func (s *Session) Drained(now clock.Time, out *Out) {
+	if s.state == StateDrain && s.Shaped() && s.sides[Client].ended && s.answered() {
+		s.shut(Client, closeNotify, out)
+		s.settle(now, out)
+	}
+}
+
+// answered reports whether the DC owes the client nothing, as far as its messages are known.
+func (s *Session) answered() bool {
+	return s.followed() && s.frames.missing() == 0 && !s.unanswered
 }
 
 func endReason(at Side, reset bool) Reason {

@@ -426,3 +426,57 @@ func TestSlowReaderIsNotIdle(t *testing.T) {
 	w.wait()
 	w.expect(StateClosed, ReasonLingerTimeout)
 }
+
+// TestClientLeaves: who was answered gets the end at once, as from a site; who was not is waited for, as is what a DC has begun
+// to say.
+func TestClientLeaves(t *testing.T) {
+	answer := framed(tagPaddedIntermediate, pattern(300, 5))
+	for _, c := range []struct {
+		name    string
+		shape   bool
+		asks    bool          // behind the DC's answer, once more
+		answer  int           // bytes of it that come
+		silence time.Duration // before the client leaves
+		at      bool          // it gets the end at once
+	}{
+		{"answered", true, false, len(answer), 0, true},
+		{"says nothing, hears nothing", true, false, 0, 0, true},
+		{"not answered", true, true, len(answer), answerTime - 1, false},
+		{"said something that needs no answer", true, true, len(answer), answerTime, true},
+		{"amidst an answer", true, false, len(answer) - 1, 0, false},
+		{"amidst its length", true, false, 3, 0, false},
+		{"unshaped", false, false, len(answer), 0, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			look := &Look{Shape: full()}
+			if !c.shape {
+				look.Shape = nil
+			}
+			w, client, dc := shaped(t, false, look)
+			w.send(Upstream, dc.encrypt(answer[:c.answer]))
+			if c.answer < len(answer) { // what is held leaves
+				w.now = w.now.Add(holdTime)
+				w.run()
+			}
+			if c.asks {
+				w.send(Client, record(xor(client.up, make([]byte, 40))))
+			}
+			w.now = w.now.Add(c.silence)
+			w.end(Client, EndFIN)
+			if got := w.peers[Client].gotFIN; got != c.at {
+				t.Fatalf("FIN at once: %v", got)
+			}
+			if !w.peers[Upstream].gotFIN {
+				t.Error("the DC is not told")
+			}
+			if !c.at {
+				w.send(Upstream, dc.encrypt(append(answer[c.answer:], answer...)))
+				if got := w.peers[Client].gotFIN; got != (c.shape) {
+					t.Errorf("FIN behind the answer: %v", got)
+				}
+			}
+			w.end(Upstream, EndFIN)
+			w.expect(StateClosed, ReasonClientClosed)
+		})
+	}
+}

@@ -240,7 +240,19 @@ func (w *world) run() {
 		moved = w.read(Upstream)
 		moved = w.read(Client) || moved
 		moved = w.goOn() || moved
+		moved = w.drained() || moved
 	}
+}
+
+// drained tells the session that nothing waits for a client which has ended its direction.
+func (w *world) drained() bool {
+	c, u := &w.peers[Client], &w.peers[Upstream]
+	if !c.endRead || len(c.queue) > 0 || len(u.in) > 0 || u.hasEnd != u.endRead || w.close == CloseNow {
+		return false
+	}
+	shut := c.wantFIN
+	w.call(func(out *Out) { w.s.Drained(w.now, out) })
+	return c.wantFIN != shut
 }
 
 func (w *world) goOn() bool {
