@@ -54,7 +54,7 @@ interop:
 	cd interop && $(GO) test -count=1 -timeout 10m ./...
 	@echo 'not run: interop TestShape and TestRivals, which measure for minutes; see make shape, make rivals'
 
-shape: ## how close shaped sessions come to their fronts: two minutes, some targets are missed
+shape: ## how close shaped sessions come to their fronts: three minutes
 	cd interop && INTEROP_SHAPE=1 $(GO) test -count=1 -v -timeout 20m -run 'TestShape|TestServerHelloLike|TestFrontMoves' .
 
 cover: ## coverage of the unit tests

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// measureShapes in the environment asks for TestShape: two minutes of comparisons that want a quiet machine, and some of
-// which miss their targets (README, "How close it is"). `make shape` sets it.
+// measureShapes in the environment asks for TestShape: three minutes of comparisons that want a quiet machine (README, "How
+// close it is"). `make shape` sets it.
 const measureShapes = "INTEROP_SHAPE"
 
 // longShapes in the environment asks for the fronts and sizes that take minutes.

@@ -100,7 +100,7 @@ func (s *Session) endedStreaming(now clock.Time, at Side, end End, out *Out) {
 		d.ended = true
 	}
 	if at == Client && now.Sub(s.active) >= answerTime {
-		s.unanswered = false
+		s.asked = false
 	}
 	reset := end == EndReset || d.broken && d.ended
 	if d.ended {
@@ -133,7 +133,7 @@ func (s *Session) Drained(now clock.Time, out *Out) {
 
 // answered reports whether the DC owes the client nothing, as far as its messages are known.
 func (s *Session) answered() bool {
-	return s.followed() && s.frames.missing() == 0 && !s.unanswered
+	return s.followed() && s.frames.missing() == 0 && !s.asked
 }
 
 func endReason(at Side, reset bool) Reason {

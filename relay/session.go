@@ -31,35 +31,35 @@ const streaming = 1 << 20
 // The loop reads a side only while Want asks for it, calls the method that fits what happened, carries out
 // Out, and calls Expire when Deadline has come.
 type Session struct {
-	env        *Env
-	opening    *opening // until the upstream is connected
-	deadline   clock.Time
-	active     clock.Time // when a byte was last delivered; looked at when the deadline comes
-	up         recoder    // empty while the session dozes
-	down       *recoder   // nil in pass-through
-	sent       keyIV      // of the client's init: in pass-through all ciphers follow from it
-	received   uint64     // bytes that went up behind the init
-	delivered  uint64     // bytes that came down, and so are used up of the client's key stream
-	deframer   tlsfront.Deframer
-	frames     frames
-	held       clock.Time // until when bytes of a frame that goes on may wait for a whole record; 0: none do
-	pacer      doppel.Pacer
-	sides      [2]side
-	dc         int16
-	mss        uint16
-	secret     int32 // -1 until a digest matched
-	likely     int32 // tried first
-	state      State
-	verdict    tlsfront.Verdict
-	refusal    tlsfront.Reason
-	reason     Reason
-	fronted    bool
-	early      early
-	front      int16 // index of the front that early is about
-	tickets    uint8 // records so far that were cut like tickets
-	scanning   bool  // the ClientHello is whole, not all secrets are tried
-	keyed      bool  // there was an init: sent is known
-	unanswered bool  // the client spoke last
+	env       *Env
+	opening   *opening // until the upstream is connected
+	deadline  clock.Time
+	active    clock.Time // when a byte was last delivered; looked at when the deadline comes
+	up        recoder    // empty while the session dozes
+	down      *recoder   // nil in pass-through
+	sent      keyIV      // of the client's init: in pass-through all ciphers follow from it
+	received  uint64     // bytes that went up behind the init
+	delivered uint64     // bytes that came down, and so are used up of the client's key stream
+	deframer  tlsfront.Deframer
+	frames    frames
+	held      clock.Time // until when bytes of a frame that goes on may wait for a whole record; 0: none do
+	pacer     doppel.Pacer
+	sides     [2]side
+	dc        int16
+	mss       uint16
+	secret    int32 // -1 until a digest matched
+	likely    int32 // tried first
+	state     State
+	verdict   tlsfront.Verdict
+	refusal   tlsfront.Reason
+	reason    Reason
+	fronted   bool
+	early     early
+	front     int16 // index of the front that early is about
+	tickets   uint8 // records so far that were cut like tickets
+	scanning  bool  // the ClientHello is whole, not all secrets are tried
+	keyed     bool  // there was an init: sent is known
+	asked     bool  // the client spoke last
 }
 
 // side is what is over on one socket.
@@ -155,7 +155,7 @@ func (s *Session) Upstream(now clock.Time, scratch []byte, n int, out *Out) {
 	if n == 0 || !s.delivering() {
 		return
 	}
-	s.active, s.unanswered = now, false
+	s.active, s.asked = now, false
 	switch {
 	case s.fronted:
 		out.Client = scratch[:n]

@@ -33,5 +33,5 @@ func (s *Session) uplink(now clock.Time, p []byte, out *Out) {
 func (s *Session) recodeUp(payload []byte) {
 	s.up.recode(payload)
 	s.received += uint64(len(payload))
-	s.unanswered = s.unanswered || len(payload) > 0
+	s.asked = s.asked || len(payload) > 0
 }
