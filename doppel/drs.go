@@ -64,13 +64,14 @@ func (r *response) undoGrowth() {
 			gap = r.gaps[i]
 		}
 		write += size - overhead
-		goesOn := size == goLimit(r.before+i, sent) && r.gaps[i+1] == 0
+		limited := size == goLimit(r.before+i, sent)
+		goesOn := limited && r.gaps[i+1] == 0
 		sent += size
 		for ; write >= fullSize-overhead || write > 0 && !goesOn; gap = 0 {
 			plain := min(write, fullSize-overhead)
 			write -= plain
 			u.add(plain+overhead, gap)
-			u.ended = append(u.ended, plain+overhead == fullSize && write == 0 && !goesOn)
+			u.ended = append(u.ended, plain+overhead == fullSize && write == 0 && !limited)
 		}
 	}
 	for i := whole; i < len(r.sizes); i++ {
@@ -95,7 +96,8 @@ func markEnds(all []*response) {
 	}
 }
 
-// writeLength is how many full records those writes have that end in one, 0 when there are none, or of different lengths.
+// writeLength is how many full records those writes have that end in one, 0 when there are fewer than two, or of different
+// lengths.
 func writeLength(all []*response) int {
 	counts := map[int]int{}
 	total, best := 0, 0
@@ -111,7 +113,7 @@ func writeLength(all []*response) int {
 			}
 		}
 	}
-	if counts[best]*10 < total*9 {
+	if total < 2 || counts[best]*10 < total*9 {
 		return 0
 	}
 	return best

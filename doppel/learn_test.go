@@ -152,6 +152,7 @@ func TestGrowth(t *testing.T) {
 		{"none seen, off", plain, DRSOff, []int{16401, 16401, 16401}},
 		{"seen", grown, DRSAuto, writes},
 		{"seen twice", teach(goServer{}, [][]int{{400_000, 400_000}}, 5, newRand(1)), DRSAuto, writes},
+		{"seen, interrupted", interrupted(teach(goServer{}, [][]int{{400_000}}, 5, newRand(1))), DRSAuto, writes},
 		{"seen, on", grown, DRSOn, writes},
 		{"seen, off", grown, DRSOff, []int{4113, 16401, 12491, 16401, 16401}},
 		{"of a page only", teach(goServer{}, [][]int{{3000}}, 5, newRand(1)), DRSAuto, []int{1203, 2389, 3575, 4761}},
@@ -163,6 +164,18 @@ func TestGrowth(t *testing.T) {
 			}
 		}
 	}
+}
+
+// interrupted has the scheduler take 2 ms from a server behind a record that has grown.
+func interrupted(traces []Trace) []Trace {
+	for _, t := range traces {
+		for _, b := range t.Bursts {
+			for i := 20; i < len(b.Records); i++ {
+				b.Records[i].At += 2 * ms
+			}
+		}
+	}
+	return traces
 }
 
 func sizes(m *Model, n int, seed uint64) (sizes []int) {
