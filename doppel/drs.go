@@ -128,7 +128,7 @@ func (r *response) fullBefore(i int) (n int) {
 }
 
 // wholeWrites is the range of the records from one on that begins and ends with a write, so that those of several responses
-// can follow each other; all of them where that is not known.
+// can follow each other; all of them where that is not known, or none is whole.
 func (r *response) wholeWrites(from int) (low, high int) {
 	low, high = from, r.whole()
 	if r.ended == nil {

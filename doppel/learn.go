@@ -276,7 +276,7 @@ func surelyApart(a, b []int) bool {
 func (l *learner) learnStarts() {
 	m := &l.model
 	for _, r := range l.all {
-		if n := min(l.length+context, maxStartLen, r.whole()); n > 0 && !(r.offset <= 0 && l.hidesGrowth()) {
+		if n := min(l.length+contextLen, maxStartLen, r.whole()); n > 0 && !(r.offset <= 0 && l.hidesGrowth()) {
 			s := start{offset: r.offset, bytes: r.bytes(), steps: make([]step, n)}
 			for i := range s.steps {
 				s.steps[i] = r.step(i)
@@ -288,7 +288,7 @@ func (l *learner) learnStarts() {
 		}
 	}
 	m.arrange()
-	if keep := min(maxStarts, maxStartSteps/(l.length+context)); len(m.starts) > keep {
+	if keep := min(maxStarts, maxStartSteps/(l.length+contextLen)); len(m.starts) > keep {
 		kept := make([]start, keep)
 		for i := range kept {
 			kept[i] = m.starts[i*len(m.starts)/keep]

@@ -279,7 +279,7 @@ func (p *Pacer) leaveStart(m *Model, rnd *rand.Rand) {
 		if longer == inSteady {
 			break
 		}
-		if follows(m.starts[longer].steps[:p.at], s.steps) == context {
+		if follows(m.starts[longer].steps[:p.at], s.steps) == contextLen {
 			p.start = longer
 			return
 		}
@@ -299,19 +299,19 @@ func (p *Pacer) jump(m *Model, last []step, rnd *rand.Rand) {
 		if n := follows(m.steady[:block], last); n > best {
 			best, p.block = n, uint16(block)
 		}
-		if best == context {
+		if best == contextLen {
 			return
 		}
 	}
 }
 
-// context is how many records are looked at to tell what comes next.
-const context = 2
+// contextLen is how many records are looked at to tell what comes next.
+const contextLen = 2
 
-// follows returns how many of the last records of both, context at most, are alike, counted from the end. Where there were fewer,
+// follows returns how many of the last records of both, contextLen at most, are alike, counted from the end. Where there were fewer,
 // any will do.
 func follows(before, last []step) (n int) {
-	for n < context && (n >= len(last) || n < len(before) && alike(before[len(before)-1-n], last[len(last)-1-n])) {
+	for n < contextLen && (n >= len(last) || n < len(before) && alike(before[len(before)-1-n], last[len(last)-1-n])) {
 		n++
 	}
 	return n

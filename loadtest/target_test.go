@@ -30,10 +30,10 @@ func TestHello(t *testing.T) {
 		if c, err := foreign(&o).dial(t.Context(), 0, nil); err == nil {
 			t.Errorf("it got no reply, and yet it is connected: %v", c)
 		}
+		l.Close() // whoever is connected stays so
 		if n := <-length; (n == 512) != classic || n < 512 {
 			t.Errorf("classic %v: a record of %d bytes", classic, n)
 		}
-		l.Close()
 	}
 }
 

@@ -300,7 +300,9 @@ func (d *dial) finish(winner *attempt, ev uint32) {
 // clamped now because a clamp from before the handshake is forgotten: after 200 MB such a socket took
 // 33 MB of unread bytes, one clamped here stays at 2 MiB (Linux 6.18).
 func (p *pair) adopt(fd int, ev uint32) {
-	widenWindow(fd)
+	if !p.fronted {
+		widenWindow(fd)
+	}
 	_ = setUnlessZero(fd, unix.TCP_WINDOW_CLAMP, p.loop.opts.Socket.WindowClamp) // without it: more memory, no harm else
 	u := p.upstream()
 	u.fd = int32(fd)

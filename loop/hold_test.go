@@ -2,18 +2,39 @@ package loop
 
 import (
 	"encoding/binary"
+	"errors"
 	"io"
+	"net"
+	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"mtrelay/doppel"
 	"mtrelay/relay"
 	"mtrelay/relay/relaytest"
 )
 
-// serveShaped runs a proxy whose sessions look like a site that sends full records without pauses.
-func serveShaped(t *testing.T, work func(*relaytest.DCConn)) *Server {
+// serveShaped runs a proxy whose sessions look like a site that sends full records without pauses. Its clients linger for
+// longer than tests wait, and the segments of its DC are of Ethernet's length.
+func serveShaped(t *testing.T, work func(*relaytest.DCConn), change ...func(*Options)) *Server {
 	t.Helper()
-	s := serve(t, options(fakeDC(t, work).Addr(), fakeFront(t, echoFront)))
+	ethernet := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) (err error) {
+		return errors.Join(c.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_MAXSEG, 1448) }), err)
+	}}
+	ln, err := ethernet.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dc := relaytest.DCOn(ln)
+	dc.Serve(work)
+	t.Cleanup(func() { dc.Close() })
+	o := options(dc.Addr(), fakeFront(t, echoFront))
+	o.Linger = 2 * patience
+	for _, f := range change {
+		f(&o)
+	}
+	s := serve(t, o)
 	s.SetLook(0, &relay.Look{Shape: doppel.Default()})
 	return s
 }
@@ -64,6 +85,108 @@ func TestWhatIsHeldLeaves(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+	}
+}
+
+// TestAwaitTellsOfAShutWindow: what await rests on. Whoever waits for more than there is room for is woken when no more can come,
+// and not before.
+func TestAwaitTellsOfAShutWindow(t *testing.T) {
+	const room, awaited = 4 << 10, 60 << 10
+	fill := make(chan int)
+	addr := listenTCP(t, func(c *net.TCPConn) {
+		for n := range fill {
+			c.Write(make([]byte, n))
+		}
+	})
+	defer close(fill)
+	d := net.Dialer{Control: func(_, _ string, c syscall.RawConn) (err error) {
+		return errors.Join(c.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF, room) }), err)
+	}}
+	conn, err := d.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	file, err := conn.(*net.TCPConn).File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	s := socket{fd: int32(file.Fd())}
+	if s.await(awaited); s.awaited != awaited {
+		t.Fatal("the kernel has no low-water mark")
+	}
+	readable := func(timeout int) bool {
+		fds := []unix.PollFd{{Fd: s.fd, Events: unix.POLLIN}}
+		n, err := retry(func() (int, error) { return unix.Poll(fds, timeout) })
+		return err == nil && n == 1
+	}
+	fill <- 10
+	await(t, "ten bytes", func() bool { n, _ := sysIoctlInt(int(s.fd), unix.SIOCINQ); return n == 10 })
+	if readable(0) {
+		t.Error("woken for ten bytes")
+	}
+	fill <- 10 * awaited
+	if !readable(int(patience.Milliseconds())) {
+		t.Error("not woken though no more can come")
+	}
+}
+
+// TestHalfClosedClientGetsAll: who asks, ends its direction and reads on gets all messages that the DC has sent meanwhile.
+func TestHalfClosedClientGetsAll(t *testing.T) {
+	const frames, short = 400, 3000
+	for range 10 {
+		written := make(chan error, 1)
+		s := serveShaped(t, func(c *relaytest.DCConn) {
+			io.CopyN(io.Discard, c, 1)
+			var all []byte
+			for range frames {
+				all = append(all, frame(short)...)
+			}
+			written <- writeAll(c, all)
+			io.Copy(io.Discard, c)
+		})
+		c := connect(t, s, relaytest.ReceiveBuffer(8<<10))
+		if err := writeAll(c, []byte{1}); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-written; err != nil {
+			t.Fatal(err)
+		}
+		if err := c.CloseWrite(); err != nil {
+			t.Fatal(err)
+		}
+		if n, err := io.CopyN(io.Discard, c, frames*(4+short)); err != nil {
+			t.Fatalf("%d bytes: %v", n, err)
+		}
+		if _, err := c.ReadEnd(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestWidenedWindow: the buffer is larger, may still grow, and wakes for a byte.
+func TestWidenedWindow(t *testing.T) {
+	ln := listenTCP(t, func(c *net.TCPConn) { io.Copy(io.Discard, c) })
+	conn, err := net.Dial("tcp", ln)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	file, err := conn.(*net.TCPConn).File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	fd := int(file.Fd())
+	widenWindow(fd)
+	buffer, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF)
+	mark, markErr := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVLOWAT)
+	if err := errors.Join(err, markErr); err != nil {
+		t.Fatal(err)
+	}
+	if buffer < firstWindow*3/2 || mark != 1 {
+		t.Errorf("a buffer of %d bytes, low-water mark %d", buffer, mark)
 	}
 }
 

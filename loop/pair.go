@@ -166,12 +166,12 @@ func (p *pair) pullUpstream(s *socket, want int) int {
 // shaped tells whether the shape, if there is one, allows a read of s now, and how many bytes there are for it. If
 // not, the turn ends with an armed timer.
 func (p *pair) shaped(s *socket) (avail int, ok bool) {
-	if s.awaiting {
+	if s.awaited > 0 {
 		if due := p.session.Retry(p.loop.now); due > p.loop.now {
 			p.shapeDue = due
 			return 0, false
 		}
-		s.waited()
+		s.listen()
 	}
 	if !p.session.Shaped() {
 		return 0, true
@@ -346,12 +346,19 @@ func (p *pair) checkHangup() {
 	p.carryOut()
 }
 
-// checkDrained tells the session of a client that has ended its direction that nothing more waits for it.
+// checkDrained ends the session of a client that has ended its direction and is owed nothing, once nothing waits for it or for
+// the DC any more.
 func (p *pair) checkDrained() {
-	if p.closed || !p.client().ended || p.client().out.Len() > 0 || p.upstream().readable {
+	u := p.upstream()
+	if p.closed || !p.client().ended || p.client().out.Len()+u.out.Len() > 0 || u.readable || !p.session.OwesNothing() {
 		return
 	}
-	p.session.Drained(p.loop.now, p.loop.cleared())
+	if n, err := sysIoctlInt(int(u.fd), unix.SIOCINQ); err == nil && n > 0 { // it came just now
+		u.readable = true
+		p.loop.enqueue(p)
+		return
+	}
+	p.session.Leave(p.loop.now, p.loop.cleared())
 	p.carryOut()
 }
 

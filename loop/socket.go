@@ -30,25 +30,26 @@ type socket struct {
 
 	fd       int32 // -1: none
 	side     relay.Side
-	readable bool // a read may return bytes
-	hangup   bool // FIN, RST or an error was seen: a short read does not mean "drained"
-	ended    bool // the session was told that nothing more comes
-	broken   bool // writing failed: bytes for this side are dropped
-	reported bool // the session was told that writing failed
-	fin      bool // FIN is due once out is empty
-	rst      bool // RST is due once out is empty and acknowledged
-	large    bool // the last read filled its buffer
-	awaiting bool // see await
+	readable bool   // a read may return bytes
+	hangup   bool   // FIN, RST or an error was seen: a short read does not mean "drained"
+	ended    bool   // the session was told that nothing more comes
+	broken   bool   // writing failed: bytes for this side are dropped
+	reported bool   // the session was told that writing failed
+	fin      bool   // FIN is due once out is empty
+	rst      bool   // RST is due once out is empty and acknowledged
+	large    bool   // the last read filled its buffer
+	doubted  bool   // it was woken with less than awaited
+	awaited  uint16 // bytes, 0 for none; see await
 }
 
 // ready is called by the poller.
 func (s *socket) ready(ev uint32) {
-	if ev&eventIn != 0 {
-		s.readable = true
-		s.waited()
-	}
 	if ev&eventHangup != 0 {
 		s.hangup = true
+	}
+	if ev&eventIn != 0 {
+		s.readable = true
+		s.woken()
 	}
 	if !s.pair.queued { // else its turn comes, and a second one would be unfair to the others
 		s.pair.turn()
@@ -58,15 +59,39 @@ func (s *socket) ready(ev uint32) {
 // await has the kernel keep quiet about s until n bytes are there, its buffer has no room for so many, or the end has come.
 // Without that we would not know when what is left unread keeps the window shut, and nothing more can come.
 func (s *socket) await(n int) {
-	err := unix.SetsockoptInt(int(s.fd), unix.SOL_SOCKET, unix.SO_RCVLOWAT, n)
-	s.awaiting = n > 1 && err == nil
+	if s.setLowat(n) {
+		s.awaited, s.doubted = uint16(n), false
+	}
 }
 
-// waited ends that: whatever is there is all that there will be.
-func (s *socket) waited() {
-	if s.awaiting {
-		s.await(1)
+// setLowat has the kernel look at once whether that many are there, and wake us if so.
+func (s *socket) setLowat(n int) bool {
+	return unix.SetsockoptInt(int(s.fd), unix.SOL_SOCKET, unix.SO_RCVLOWAT, n) == nil
+}
+
+// woken is called when the kernel has spoken. An event from before await may come after it: so the first with too few bytes is
+// not believed, but asked for again.
+func (s *socket) woken() {
+	if s.awaited == 0 {
+		return
+	}
+	n, err := sysIoctlInt(int(s.fd), unix.SIOCINQ)
+	enough := err == nil && n >= int(s.awaited)
+	if !enough && !s.doubted && !s.hangup && s.setLowat(int(s.awaited)) {
+		s.doubted = true
+		return
+	}
+	s.listen()
+	if !enough {
 		s.pair.session.GiveUpHold()
+	}
+}
+
+// listen has the next byte wake us again.
+func (s *socket) listen() {
+	if s.awaited > 0 {
+		s.setLowat(1)
+		s.awaited = 0
 	}
 }
 

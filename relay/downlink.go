@@ -9,7 +9,7 @@ const (
 	slot = tlsfront.RecordHeaderLen + tlsfront.FullRecord
 	// MinRecord is the least that a TLS 1.3 record can carry: a byte, its content type, the AEAD tag. A
 	// smaller one gives us away, so none is made by cutting; what the DC itself sends alone (quick acks
-	// of 4 bytes) has to go as it is.
+	// of 4 bytes) has to go as it is, after crumbHold if the session is shaped.
 	MinRecord = 1 + 1 + 16
 	// emptyFull is the payload that a full record would have without content type and tag: what a proxy sends that
 	// has no TLS inside, and no server.

@@ -122,18 +122,17 @@ func (s *Session) endedStreaming(now clock.Time, at Side, end End, out *Out) {
 // answerTime is how long a DC may take to answer; a client that then hears nothing has said nothing that needs an answer.
 const answerTime = time.Second
 
-// Drained tells that every byte of the upstream so far was delivered. A client that has ended its direction and was answered
-// gets the end now if the session is shaped, as a site's visitor does: waiting for the DC's own would show its distance.
-func (s *Session) Drained(now clock.Time, out *Out) {
-	if s.state == StateDrain && s.Shaped() && s.sides[Client].ended && s.answered() {
-		s.shut(Client, closeNotify, out)
-		s.settle(now, out)
-	}
+// OwesNothing reports whether a client that has ended its direction need not be kept until the DC ends: it was answered, and
+// no message goes on. Whether every request was answered is not known. Only shaped sessions are followed so far.
+func (s *Session) OwesNothing() bool {
+	return s.state == StateDrain && s.Shaped() && s.sides[Client].ended && s.followed() && s.frames.missing() == 0 && !s.asked
 }
 
-// answered reports whether the DC owes the client nothing, as far as its messages are known.
-func (s *Session) answered() bool {
-	return s.followed() && s.frames.missing() == 0 && !s.asked
+// Leave gives a client that is owed nothing the end, as a site's visitor gets it: waiting for the DC's own would show its
+// distance. Every byte of the upstream so far was delivered.
+func (s *Session) Leave(now clock.Time, out *Out) {
+	s.shut(Client, closeNotify, out)
+	s.settle(now, out)
 }
 
 func endReason(at Side, reset bool) Reason {

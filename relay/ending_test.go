@@ -470,6 +470,14 @@ func TestClientLeaves(t *testing.T) {
 				t.Error("the DC is not told")
 			}
 			if !c.at {
+				if c.asks {
+					w.send(Upstream, dc.encrypt([]byte{1, 2, 3, 0x84})) // a quick ack is no answer
+					w.now = w.now.Add(crumbHold)
+					w.run()
+					if w.peers[Client].gotFIN {
+						t.Fatal("FIN behind a quick ack")
+					}
+				}
 				w.send(Upstream, dc.encrypt(append(answer[c.answer:], answer...)))
 				if got := w.peers[Client].gotFIN; got != (c.shape) {
 					t.Errorf("FIN behind the answer: %v", got)

@@ -12,7 +12,7 @@ import (
 
 // frames follows the frames of a shaped downlink. A client can use none before it is whole, so while one is known to go
 // on, its bytes may as well wait in the DC's socket until they fill a record: without that, records would be as short as
-// the segments that come in. What ends a frame never waits.
+// the segments that come in. What ends a frame never waits, unless it is too little for any record.
 //
 // A frame begins with its length (core.telegram.org/mtproto/mtproto-transports), in the client's key stream. The zero
 // value stands before the first frame of a transport that is not abridged. Whoever sends something else is found out by a length that no frame has, and then
@@ -145,11 +145,11 @@ func (s *Session) announced(avail int) int {
 
 // holds reports whether what is too little for a record of that size, or for any, still waits for more.
 func (s *Session) holds(now clock.Time, size int) bool {
-	if s.held == 0 {
-		s.held = now.Add(holdTime)
-		if size < MinRecord {
-			s.held = now.Add(crumbHold)
-		}
+	switch {
+	case s.held == 0 && size < MinRecord:
+		s.held, s.crumb = now.Add(crumbHold), true
+	case s.held == 0 || s.crumb && size >= MinRecord: // what a crumb waited for has begun
+		s.held, s.crumb = now.Add(holdTime), false
 	}
 	s.env.awaited = max(size, MinRecord)
 	return now < s.held
@@ -162,7 +162,7 @@ func (s *Session) Awaited() int { return s.env.awaited }
 // GiveUpHold lets what waits for more leave as it is.
 func (s *Session) GiveUpHold() {
 	if s.held > 0 {
-		s.held = 1
+		s.held, s.crumb = 1, false
 	}
 }
 

@@ -111,6 +111,30 @@ func TestFramesFillRecords(t *testing.T) {
 	})
 }
 
+// TestHeldTogether: what waits goes on waiting when more of the DC's messages begins, be it a quick ack or the end of one.
+func TestHeldTogether(t *testing.T) {
+	message := func(n int) []byte { return framed(tagPaddedIntermediate, pattern(n-4, 3)) }
+	for _, c := range []struct {
+		name string
+		sent []byte
+		want []int
+	}{
+		{"ack and answer", slices.Concat([]byte{1, 2, 3, 0x84}, message(40_004)), []int{16401, 16401, 7206}},
+		{"two messages", slices.Concat(message(10_004), message(40_004)), []int{16401, 16401, 16401, 805}},
+	} {
+		w, _, dc := shaped(t, false, &Look{Shape: full()})
+		sent := dc.encrypt(c.sent)
+		w.send(Upstream, sent[:4])
+		for segment := range slices.Chunk(sent[4:], 1448) {
+			w.now = w.now.Add(2 * time.Millisecond)
+			w.send(Upstream, segment)
+		}
+		if _, sizes := unwrap(t, w.peers[Client].got); !slices.Equal(sizes, c.want) {
+			t.Errorf("%s: records of %v, want %v", c.name, sizes, c.want)
+		}
+	}
+}
+
 // TestStalledFrameIsNotHeldForLong, and neither is what is no frame.
 func TestStalledFrameIsNotHeldForLong(t *testing.T) {
 	w, _, dc := shaped(t, false, &Look{Shape: full()})

@@ -42,11 +42,12 @@ type Session struct {
 	delivered uint64     // bytes that came down, and so are used up of the client's key stream
 	deframer  tlsfront.Deframer
 	frames    frames
-	held      clock.Time // until when bytes of a frame that goes on may wait for a whole record; 0: none do
+	held      clock.Time // until when what is too little for a record may wait for more; 0: nothing does
 	pacer     doppel.Pacer
 	sides     [2]side
 	dc        int16
 	mss       uint16
+	front     int16 // index of the front that early is about
 	secret    int32 // -1 until a digest matched
 	likely    int32 // tried first
 	state     State
@@ -55,11 +56,11 @@ type Session struct {
 	reason    Reason
 	fronted   bool
 	early     early
-	front     int16 // index of the front that early is about
 	tickets   uint8 // records so far that were cut like tickets
 	scanning  bool  // the ClientHello is whole, not all secrets are tried
 	keyed     bool  // there was an init: sent is known
 	asked     bool  // the client spoke last
+	crumb     bool  // what is held is less than any record
 }
 
 // side is what is over on one socket.
@@ -155,7 +156,8 @@ func (s *Session) Upstream(now clock.Time, scratch []byte, n int, out *Out) {
 	if n == 0 || !s.delivering() {
 		return
 	}
-	s.active, s.asked = now, false
+	s.active = now
+	s.asked = s.asked && n < MinRecord // a quick ack is no answer
 	switch {
 	case s.fronted:
 		out.Client = scratch[:n]

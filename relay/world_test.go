@@ -29,6 +29,7 @@ type world struct {
 	judged  int
 	last    Out // of the last call; its slices are no longer valid
 	limit   int // of one read
+	mark    int // bytes of the upstream below which the kernel keeps quiet
 }
 
 // peer is the other end of one socket.
@@ -195,7 +196,7 @@ func (w *world) read(at Side) bool {
 		w.call(func(out *Out) { w.s.Ended(w.now, at, p.inEnd, out) })
 		return true
 	}
-	if at == Upstream && w.s.Shaped() && w.s.Due(w.now) > w.now {
+	if at == Upstream && (!w.reached() || w.s.Shaped() && w.s.Due(w.now) > w.now) {
 		return false
 	}
 	if at == Client {
@@ -206,6 +207,20 @@ func (w *world) read(at Side) bool {
 		return true
 	}
 	return w.readUpstream(want)
+}
+
+// reached reports whether the kernel would tell of the upstream's bytes, of which some are awaited.
+func (w *world) reached() bool {
+	p := &w.peers[Upstream]
+	switch {
+	case len(p.in) >= w.mark:
+	case p.hasEnd:
+		w.s.GiveUpHold()
+	case w.s.Retry(w.now) > w.now:
+		return false
+	}
+	w.mark = 0
+	return true
 }
 
 func (w *world) readUpstream(want int) bool {
@@ -220,6 +235,7 @@ func (w *world) readUpstream(want int) bool {
 		n, room = n+k, room+len(buf)
 	}
 	if room == 0 && w.s.Retry(w.now) > w.now {
+		w.mark = w.s.Awaited()
 		return false
 	}
 	if room == 0 {
@@ -247,12 +263,14 @@ func (w *world) run() {
 // drained tells the session that nothing waits for a client which has ended its direction.
 func (w *world) drained() bool {
 	c, u := &w.peers[Client], &w.peers[Upstream]
-	if !c.endRead || len(c.queue) > 0 || len(u.in) > 0 || u.hasEnd != u.endRead || w.close == CloseNow {
+	if !c.endRead || len(c.queue)+len(u.queue)+len(u.in) > 0 || u.hasEnd != u.endRead || w.close == CloseNow {
 		return false
 	}
-	shut := c.wantFIN
-	w.call(func(out *Out) { w.s.Drained(w.now, out) })
-	return c.wantFIN != shut
+	if !w.s.OwesNothing() {
+		return false
+	}
+	w.call(func(out *Out) { w.s.Leave(w.now, out) })
+	return true
 }
 
 func (w *world) goOn() bool {
