@@ -60,7 +60,7 @@ var taughtOnce = taught(goServer{chunked: true})
 
 // FuzzModel reads models that somebody else wrote.
 func FuzzModel(f *testing.F) {
-	f.Add([]byte(`{"version":1,"starts":[{"offset":0,"steps":[301,33000]}],"steady":[16401,48000],"drs":1,"tail":22,"tail_waited":65536}`), uint64(1))
+	f.Add([]byte(`{"version":1,"starts":[{"offset":0,"steps":[301,33000]}],"steady":[16401,24593,48000,57361],"drs":1,"tail":22,"tail_waited":65536}`), uint64(1))
 	f.Fuzz(func(t *testing.T, b []byte, seed uint64) {
 		m := new(Model)
 		if json.Unmarshal(b, m) != nil {
