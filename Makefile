@@ -93,7 +93,7 @@ loadtest: build ## two minutes of load, with bounds that a regression breaks
 	./proxy loadtest slow --stalled 20,100 --expect 'bytes_per_stalled<=32KiB'
 	./proxy loadtest front --connections 200 --duration $(TIME) --expect 'visit_cpu_ms<=1'
 
-rivals: build ## the proxy beside HAProxy, nginx and a plain Go relay: half an hour, as root
+rivals: build ## the proxy beside another one, HAProxy, nginx and a plain Go relay: twenty minutes, as root
 	cd interop && INTEROP_PROXY=$(CURDIR)/proxy INTEROP_RIVALS=3 $(GO) test -count=1 -v -timeout 60m -run TestRivals .
 
 golden: ## rewrite the golden files; review the diff
