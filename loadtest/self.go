@@ -21,8 +21,21 @@ import (
 // ownHost is the name in the secrets of a proxy of our own.
 const ownHost = "front.example"
 
+// portTries is how often a proxy is given other ports when somebody takes one between the choice and the use.
+const portTries = 3
+
 // startSelf starts a proxy as a child process with a configuration of its own.
-func startSelf(ctx context.Context, o *Options, h hosts, dc *dc, front string, connections int) (*target, error) {
+func startSelf(ctx context.Context, o *Options, h hosts, dc *dc, front string, connections int) (t *target, err error) {
+	for range portTries {
+		t, err = trySelf(ctx, o, h, dc, front, connections)
+		if err == nil || !strings.Contains(err.Error(), syscall.EADDRINUSE.Error()) {
+			break
+		}
+	}
+	return t, err
+}
+
+func trySelf(ctx context.Context, o *Options, h hosts, dc *dc, front string, connections int) (*target, error) {
 	dir, err := os.MkdirTemp("", "loadtest")
 	if err != nil {
 		return nil, err

@@ -142,7 +142,7 @@ func (ln *listener) expire() {
 
 func (ln *listener) resume() error {
 	if ln.fd < 0 {
-		fd, _, err := openListener(ln.loop.opts, ln.address, true)
+		fd, _, err := openListener(ln.loop.opts, ln.address)
 		if err != nil {
 			return err
 		}

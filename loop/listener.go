@@ -43,14 +43,14 @@ func bindAll(o *Options) (boundSockets, error) {
 // alone a second proxy on the same port would silently take half of the clients.
 func (b *boundSockets) bind(o *Options, addr netip.AddrPort) error {
 	if !o.ReusePort {
-		fd, _, err := openListener(o, addr, false)
+		fd, err := openBound(o, addr, false) // it does not listen, or those who connect just now would be reset
 		if err != nil {
 			return err
 		}
 		_ = unix.Close(fd)
 	}
 	for i := range b.perLoop {
-		fd, own, err := openListener(o, addr, true)
+		fd, own, err := openListener(o, addr)
 		if err != nil {
 			return err
 		}
@@ -61,16 +61,13 @@ func (b *boundSockets) bind(o *Options, addr netip.AddrPort) error {
 	return nil
 }
 
-// openListener binds addr and returns the socket and the address that it got.
-func openListener(o *Options, addr netip.AddrPort, reusePort bool) (int, netip.AddrPort, error) {
-	fd, err := openSocket(addr)
+// openListener listens on addr, beside others of ours, and returns the socket and the address that it got.
+func openListener(o *Options, addr netip.AddrPort) (int, netip.AddrPort, error) {
+	fd, err := openBound(o, addr, true)
 	if err != nil {
 		return -1, addr, err
 	}
-	err = errors.Join(o.listenerOptions(fd, addr, reusePort), unix.Bind(fd, sockaddr(addr)))
-	if err == nil {
-		err = unix.Listen(fd, backlog)
-	}
+	err = unix.Listen(fd, backlog)
 	own := addr
 	if err == nil {
 		var sa unix.Sockaddr
@@ -82,6 +79,18 @@ func openListener(o *Options, addr netip.AddrPort, reusePort bool) (int, netip.A
 		return -1, addr, err
 	}
 	return fd, own, nil
+}
+
+func openBound(o *Options, addr netip.AddrPort, reusePort bool) (int, error) {
+	fd, err := openSocket(addr)
+	if err != nil {
+		return -1, err
+	}
+	if err := errors.Join(o.listenerOptions(fd, addr, reusePort), unix.Bind(fd, sockaddr(addr))); err != nil {
+		_ = unix.Close(fd)
+		return -1, err
+	}
+	return fd, nil
 }
 
 // listenerOptions sets what the listener needs and what accepted sockets inherit.

@@ -47,7 +47,7 @@ func TestFrontThatIsTheProxy(t *testing.T) {
 	if _, err := Start(o); !errors.Is(err, errLoop) {
 		t.Fatalf("started: %v", err)
 	}
-	if after := openDescriptors(t); after != before {
+	if after := openDescriptors(t); after > before { // those of tests before may still be closing
 		t.Fatalf("%d descriptors open, %d before", after, before)
 	}
 }
