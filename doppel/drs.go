@@ -127,27 +127,6 @@ func (r *response) fullBefore(i int) (n int) {
 	return n
 }
 
-// wholeWrites is the range of the records from one on that begins and ends with a write, so that those of several responses
-// can follow each other; all of them where that is not known, or none is whole.
-func (r *response) wholeWrites(from int) (low, high int) {
-	low, high = from, r.whole()
-	if r.ended == nil {
-		return low, high
-	}
-	for low < high && low > 0 && !r.endsWrite(low-1) {
-		low++
-	}
-	for high > low && !r.endsWrite(high-1) {
-		high--
-	}
-	if low == high {
-		return from, r.whole()
-	}
-	return low, high
-}
-
-func (r *response) endsWrite(i int) bool { return r.ended[i] || r.sizes[i] < fullSize }
-
 func (r *response) add(size int, gap time.Duration) {
 	r.sizes = append(r.sizes, size)
 	r.gaps = append(r.gaps, gap)

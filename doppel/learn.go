@@ -305,8 +305,7 @@ func (l *learner) hidesGrowth() bool { return l.model.drs == DRSOff && l.small }
 func (l *learner) learnSteady() {
 	var steady []step
 	for _, r := range l.all {
-		low, high := r.wholeWrites(max(l.length, r.bulkFrom()))
-		for i := low; i < high; i++ {
+		for i := max(l.length, r.bulkFrom()); i < r.whole(); i++ {
 			steady = append(steady, r.step(i))
 			l.later = append(l.later, r.gaps[i])
 		}

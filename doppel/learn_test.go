@@ -158,7 +158,7 @@ func TestGrowth(t *testing.T) {
 		{"of a page only", teach(goServer{}, [][]int{{3000}}, 5, newRand(1)), DRSAuto, []int{1203, 2389, 3575, 4761}},
 	} {
 		m := Learn(c.traces, c.drs)
-		for seed := range uint64(20) {
+		for seed := range uint64(400) {
 			if got := sizes(m, len(c.want), seed); !slices.Equal(got, c.want) {
 				t.Fatalf("%s: records of %v, want %v", c.name, got, c.want)
 			}
@@ -302,7 +302,7 @@ func TestGreeting(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, m := range []*Model{m, stored} {
-		for seed := range uint64(10) {
+		for seed := range uint64(400) {
 			var p Pacer
 			rnd, now := newRand(seed), clock.Time(time.Hour)
 			for i, want := range [][]int{first, later, later} {
@@ -332,7 +332,7 @@ func TestStartsFitTheLength(t *testing.T) {
 		pages = append(pages[1:], pages[0])
 	}
 	m := Learn(traces, DRSAuto)
-	for seed := range uint64(20) {
+	for seed := range uint64(400) {
 		for _, c := range []struct{ left, want int }{{7000, 180}, {100_000, 185}, {50_000, 185}, {10 << 20, 190}} {
 			var p Pacer
 			p.flags = greeted

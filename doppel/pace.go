@@ -19,7 +19,7 @@ const (
 	// few enough for a download not to repeat a stretch of its model.
 	meanBlock = 32
 
-	jumpTries = 8
+	jumpTries = 16
 
 	aboutAsLong = 1.25 // times as far from a length as the nearest is
 )

@@ -102,17 +102,7 @@ func TestAwaitTellsOfAShutWindow(t *testing.T) {
 	d := net.Dialer{Control: func(_, _ string, c syscall.RawConn) (err error) {
 		return errors.Join(c.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF, room) }), err)
 	}}
-	conn, err := d.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	file, err := conn.(*net.TCPConn).File()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	s := socket{fd: int32(file.Fd())}
+	s := socket{fd: int32(descriptorTo(t, d, addr))}
 	if s.await(awaited); s.awaited != awaited {
 		t.Fatal("the kernel has no low-water mark")
 	}
@@ -130,6 +120,22 @@ func TestAwaitTellsOfAShutWindow(t *testing.T) {
 	if !readable(int(patience.Milliseconds())) {
 		t.Error("not woken though no more can come")
 	}
+}
+
+// descriptorTo returns that of a connection to addr, which ends with the test.
+func descriptorTo(t *testing.T, d net.Dialer, addr string) (fd int) {
+	t.Helper()
+	conn, err := d.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	file, err := conn.(*net.TCPConn).File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { file.Close() })
+	return int(file.Fd())
 }
 
 // TestHalfClosedClientGetsAll: who asks, ends its direction and reads on gets all messages that the DC has sent meanwhile.
@@ -167,26 +173,17 @@ func TestHalfClosedClientGetsAll(t *testing.T) {
 
 // TestWidenedWindow: the buffer is larger, may still grow, and wakes for a byte.
 func TestWidenedWindow(t *testing.T) {
-	ln := listenTCP(t, func(c *net.TCPConn) { io.Copy(io.Discard, c) })
-	conn, err := net.Dial("tcp", ln)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	file, err := conn.(*net.TCPConn).File()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	fd := int(file.Fd())
+	fd := descriptorTo(t, net.Dialer{}, listenTCP(t, func(c *net.TCPConn) { io.Copy(io.Discard, c) }))
 	widenWindow(fd)
+	const fixed = 2 // SOCK_RCVBUF_LOCK: SO_RCVBUF was set, the buffer does not grow
 	buffer, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF)
 	mark, markErr := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVLOWAT)
-	if err := errors.Join(err, markErr); err != nil {
+	lock, lockErr := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_BUF_LOCK)
+	if err := errors.Join(err, markErr, lockErr); err != nil {
 		t.Fatal(err)
 	}
-	if buffer < firstWindow*3/2 || mark != 1 {
-		t.Errorf("a buffer of %d bytes, low-water mark %d", buffer, mark)
+	if buffer < firstWindow*3/2 || mark != 1 || lock&fixed != 0 {
+		t.Errorf("a buffer of %d bytes, low-water mark %d, locks %d", buffer, mark, lock)
 	}
 }
 
